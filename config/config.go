@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Config is the configuration of a proxy. It is a plain value: copy it, compare it, change it before
-// the proxy runs. Printed in any way, it keeps the password to itself.
+// Config is the configuration of a proxy. It is a plain value: copy it, compare it, change it
+// before the proxy runs. Printed in any way, it keeps the password to itself.
 type Config struct {
 	Cassandra Cassandra
 	Listen    Listen
@@ -26,8 +26,8 @@ type Config struct {
 	Log       Log
 }
 
-// Cassandra says where the cluster is and with which role the proxy's own session logs in. Clients log in as
-// themselves: nothing of theirs is configured here.
+// Cassandra says where the cluster is and with which role the proxy's own session logs in. Clients
+// log in as themselves: nothing of theirs is configured here.
 type Cassandra struct {
 	ContactPoints  []string // hosts or host:port; at least one
 	Port           int      // of contact points that name none
@@ -48,7 +48,8 @@ type Cassandra struct {
 	TLSClientsRole string // the one role that nodes may take that certificate for; empty = none
 }
 
-// ForClients returns how clients' connections are made: as c, but with their own certificate in the place of the proxy's.
+// ForClients returns how clients' connections are made: as c, but with their own certificate in the
+// place of the proxy's.
 func (c Cassandra) ForClients() Cassandra {
 	c.TLSCert, c.TLSKey = c.TLSClientsCert, c.TLSClientsKey
 	return c
@@ -67,8 +68,8 @@ type Listen struct {
 	TLSClientCA string // file in PEM form; empty = drivers need no certificate
 }
 
-// Music holds the settings of the lock service. Which of them proxies may have different, and why nothing breaks then, stands in
-// docs/guarantees.md.
+// Music holds the settings of the lock service. Which of them proxies may have different, and why
+// nothing breaks then, stands in docs/guarantees.md.
 type Music struct {
 	Locks         bool   // false = a pure relay, which opens no session of its own
 	Replication   string // of the keyspace music, a CQL map; empty = chosen from the cluster's data centres

@@ -5,8 +5,8 @@ import "github.com/spf13/pflag"
 // configUsage is the usage of --config, which is not a setting but the file of settings.
 const configUsage = "YAML file with settings"
 
-// AddFlags defines a flag for every setting, and --config. Values are only kept there: Load judges them,
-// so that a mistyped flag is told together with every other fault.
+// AddFlags defines a flag for every setting, and --config. Values are only kept there: Load judges
+// them, so that a mistyped flag is told together with every other fault.
 func AddFlags(flags *pflag.FlagSet) {
 	flags.String(configFlag, "", configUsage)
 	defaults := Default()

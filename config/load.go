@@ -30,9 +30,9 @@ var (
 	errEmptyFile = errors.New("the file is empty")
 )
 
-// Load returns the configuration that the flags (of AddFlags, already parsed), the environment and the
-// YAML file named by either make together, each over the next and all over Default. The error tells
-// every fault that was found, one a line, and the Config is then of no use.
+// Load returns the configuration that the flags (of AddFlags, already parsed), the environment and
+// the YAML file named by either make together, each over the next and all over Default. The error
+// tells every fault that was found, one a line, and the Config is then of no use.
 func Load(flags *pflag.FlagSet, environ []string) (Config, error) {
 	l := loader{values: koanf.New("."), config: Default(), faulty: map[string]bool{}}
 	l.loadFile(configPath(flags, environ))
@@ -124,8 +124,8 @@ func (l *loader) load(p koanf.Provider) {
 	}
 }
 
-// decode writes the gathered values into the configuration. A key without a value (YAML's null) leaves
-// the default.
+// decode writes the gathered values into the configuration. A key without a value (YAML's null)
+// leaves the default.
 func (l *loader) decode() {
 	for _, s := range settings() {
 		value := l.values.Get(s.name)
@@ -244,7 +244,8 @@ func envName(name string) string {
 }
 
 // serviceLink tells the variables that Kubernetes gives every pod beside a Service called music or
-// music-something from settings. Its MUSIC_PORT=tcp://… would otherwise stop the proxy from starting.
+// music-something from settings. Its MUSIC_PORT=tcp://… would otherwise stop the proxy from
+// starting.
 func serviceLink(variable, value string) bool {
 	_, service, found := strings.Cut(variable, "_SERVICE_")
 	if found && (strings.HasPrefix(service, "HOST") || strings.HasPrefix(service, "PORT")) {

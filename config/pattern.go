@@ -16,8 +16,9 @@ var errPattern = errors.New("not keyspace.table")
 // errManyTables means that metrics-tables names too many tables.
 var errManyTables = fmt.Errorf("more than %d", maxMetricsTables)
 
-// CriticalByName tells whether one of the patterns of the setting critical names a table, whose keyspace and name are given as
-// Cassandra knows them. The keyspaces of Cassandra itself and that of the proxies are named by none.
+// CriticalByName tells whether one of the patterns of the setting critical names a table, whose
+// keyspace and name are given as Cassandra knows them. The keyspaces of Cassandra itself and that
+// of the proxies are named by none.
 func (m Music) CriticalByName(keyspace, table string) bool {
 	if strings.HasPrefix(keyspace, "system") || keyspace == "music" {
 		return false
@@ -63,8 +64,8 @@ func checkMetricsTables(c *Config) error {
 	return nil
 }
 
-// CriticalRules says which tables are critical by the setting, in one way of writing: two proxies for which it is the same judge every
-// table alike.
+// CriticalRules says which tables are critical by the setting, in one way of writing: two proxies
+// for which it is the same judge every table alike.
 func (m Music) CriticalRules() string {
 	var all []string
 	for _, pattern := range m.Critical {
@@ -76,7 +77,8 @@ func (m Music) CriticalRules() string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// splitPattern cuts a pattern into the two names, folded as CQL folds them: what stands in double quotes stays as it is.
+// splitPattern cuts a pattern into the two names, folded as CQL folds them: what stands in double
+// quotes stays as it is.
 func splitPattern(pattern string) (keyspace, table string, err error) {
 	names := regexp.MustCompile(`^("[\w*?]+"|[\w*?]+)\.("[\w*?]+"|[\w*?]+)$`).FindStringSubmatch(pattern)
 	if names == nil {

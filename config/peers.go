@@ -6,7 +6,8 @@ import (
 	"net/netip"
 )
 
-// Peers says how the proxies of a cluster reach each other: where one of them has given a lock, another has to ask it.
+// Peers says how the proxies of a cluster reach each other: where one of them has given a lock,
+// another has to ask it.
 type Peers struct {
 	Listen     string // host:port for other proxies; empty = they cannot ask this one
 	Advertise  string // empty = the host of Listen; see AdvertiseHost
@@ -98,7 +99,8 @@ func loopback(address string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// checkPeerAdvertise requires an address that other proxies can dial if peer-listen does not give one.
+// checkPeerAdvertise requires an address that other proxies can dial if peer-listen does not give
+// one.
 func checkPeerAdvertise(c *Config) error {
 	if c.Peers.Advertise != "" {
 		return checkHost(c.Peers.Advertise)

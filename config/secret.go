@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Secret is a text that does not get into logs by accident: every verb of fmt, JSON and YAML show ***
-// in its place, or nothing where it is empty. A conversion to string gives the text itself.
+// Secret is a text that does not get into logs by accident: every verb of fmt, JSON and YAML show
+// *** in its place, or nothing where it is empty. A conversion to string gives the text itself.
 type Secret string
 
 // String returns *** for any secret but the empty one.

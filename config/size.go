@@ -42,8 +42,8 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10)
 }
 
-// parseSize reads what String writes, and a B after plain bytes. MB and M are refused: half of those
-// who write them mean 10^6.
+// parseSize reads what String writes, and a B after plain bytes. MB and M are refused: half of
+// those who write them mean 10^6.
 func parseSize(text string) (Size, error) {
 	digits, factor := text, Size(1)
 	for _, u := range units() {

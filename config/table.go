@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// setting is one row of the table: a name, what it is for, and its place in a Config. Flags, environment,
-// file, faults and reference all come from it.
+// setting is one row of the table: a name, what it is for, and its place in a Config. Flags,
+// environment, file, faults and reference all come from it.
 type setting struct {
 	name   string // of the flag and the YAML key; envName gives the variable's
 	usage  string // one sentence part, without end stop

@@ -107,7 +107,8 @@ func checkCassandraPair(c *Config) error {
 	return checkUnused(c, c.Cassandra.TLSCert)
 }
 
-// checkClientsPair refuses what checkCassandraPair does, and the proxy's own files: nodes may take a role from a certificate.
+// checkClientsPair refuses what checkCassandraPair does, and the proxy's own files: nodes may take
+// a role from a certificate.
 func checkClientsPair(c *Config) error {
 	clients := c.Cassandra.ForClients()
 	if err := checkPair(clients.TLSCert, clients.TLSKey); err != nil {
@@ -140,7 +141,8 @@ func checkPair(cert, key string) error {
 	return nil
 }
 
-// checkUnused refuses a file of TLS towards Cassandra that nobody would read: connections would not be as safe as they look.
+// checkUnused refuses a file of TLS towards Cassandra that nobody would read: connections would not
+// be as safe as they look.
 func checkUnused(c *Config, file string) error {
 	if file != "" && !c.Cassandra.TLS {
 		return errTLSOff

@@ -44,8 +44,8 @@ func (f fault) Error() string {
 // Unwrap returns what is wrong with the value.
 func (f fault) Unwrap() error { return f.why }
 
-// Validate returns nil for a configuration that a proxy can start with, and else an error that tells of
-// every fault, one a line: the setting, its value and what is allowed.
+// Validate returns nil for a configuration that a proxy can start with, and else an error that
+// tells of every fault, one a line: the setting, its value and what is allowed.
 func (c Config) Validate() error {
 	return errors.Join(c.faultsBut(nil)...)
 }
@@ -181,7 +181,8 @@ func hostName(s string) bool {
 	return err != nil
 }
 
-// notInHostName tells the runes of which names of hosts are not made; underscores occur in practice.
+// notInHostName tells the runes of which names of hosts are not made; underscores occur in
+// practice.
 func notInHostName(r rune) bool {
 	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 	digit := '0' <= r && r <= '9'

@@ -12,8 +12,8 @@ import (
 	"music/musiccore"
 )
 
-// ownSection is the section of a plain write: a lock that is taken for this write alone. It holds the
-// state of all steps in one allocation.
+// ownSection is the section of a plain write: a lock that is taken for this write alone. It holds
+// the state of all steps in one allocation.
 type ownSection struct {
 	waiting operation // the client's request, until first is sent
 	key     musiccore.Key
@@ -28,8 +28,8 @@ type ownSection struct {
 	inPlace bool // the client's request is being performed
 }
 
-// inOwnSection carries out a plain write in a section of its own: it takes the lock, sends the first
-// operation under it, and releases the lock when the answer has come.
+// inOwnSection carries out a plain write in a section of its own: it takes the lock, sends the
+// first operation under it, and releases the lock when the answer has come.
 func (c *conn) inOwnSection(w *ownSection, s *lockStatement) *wire.Failure {
 	a := lockExecution{conn: c, lock: *s}
 	q, f := a.request(0)
@@ -101,16 +101,17 @@ func (a *lockExecution) writeInOwnSection(k musiccore.Key) *wire.Failure {
 	return a.conn.putInOwnSection(&put, &a.lock, a.lock.Kind(), a.lock.writeType(), a.inPlace)
 }
 
-// putInOwnSection carries out put in a section of its own. put may refer to the client's request if that
-// is being performed (inPlace). alone is the write type for errors.
+// putInOwnSection carries out put in a section of its own. put may refer to the client's request if
+// that is being performed (inPlace). alone is the write type for errors.
 func (c *conn) putInOwnSection(put *lockedOperation, s *lockStatement, kind musiccore.Kind, alone primitive.WriteType, inPlace bool) *wire.Failure {
 	w := &ownSection{first: *put, kind: kind, inPlace: inPlace}
 	w.first.sent.alone, w.first.sent.section = alone, w
 	return c.inOwnSection(w, s)
 }
 
-// currentPolicy returns the policy for a prepared plain write as its tables are now: Allow if it can be
-// forwarded, Auto if a table gives it a section of its own, Reject with the error if it is refused.
+// currentPolicy returns the policy for a prepared plain write as its tables are now: Allow if it
+// can be forwarded, Auto if a table gives it a section of its own, Reject with the error if it is
+// refused.
 func (p *preparedStatement) currentPolicy() (catalog.Policy, *wire.Failure) {
 	switch t, policy := catalog.Strictest(p.tables); {
 	case t == nil:
@@ -124,8 +125,8 @@ func (p *preparedStatement) currentPolicy() (catalog.Policy, *wire.Failure) {
 	}
 }
 
-// truncateRefused returns the error for a TRUNCATE of a critical table, unless its policy is Allow: no
-// lock covers all of its keys.
+// truncateRefused returns the error for a TRUNCATE of a critical table, unless its policy is Allow:
+// no lock covers all of its keys.
 func truncateRefused(t *catalog.Table) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s is critical: TRUNCATE would remove the fences with the data: delete its keys, or let plain writes through for that time (unlocked=allow)", t)
 }
@@ -169,8 +170,8 @@ func (c *conn) decideUnfenced(e *wire.Envelope, id []byte, p *preparedStatement)
 	return d.on(unlistedOf(p.tables))
 }
 
-// preparedAgain returns the statement as it was read when some client prepared it again, if it was then
-// read as a lockStatement; else nil.
+// preparedAgain returns the statement as it was read when some client prepared it again, if it was
+// then read as a lockStatement; else nil.
 func (c *conn) preparedAgain(id []byte, old *preparedStatement) *preparedStatement {
 	p, ok := c.server.prepared.Get(preparedID(id))
 	if !ok || p == old || p.lock == nil {

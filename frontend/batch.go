@@ -8,8 +8,8 @@ import (
 	"music/frontend/wire"
 )
 
-// decideBatch looks at each statement of a BATCH message, text or id (v4 spec section 4.1.7). The batch
-// is forwarded only if every statement could be forwarded by itself.
+// decideBatch looks at each statement of a BATCH message, text or id (v4 spec section 4.1.7). The
+// batch is forwarded only if every statement could be forwarded by itself.
 func (c *conn) decideBatch(e wire.Envelope) decision {
 	if c.server.Tables == nil {
 		return decision{}

@@ -22,9 +22,9 @@ import (
 )
 
 // batchSections is a plain batch without conditions that writes several keys of tables with
-// unlocked=auto, and perhaps tables that are not critical or have unlocked=allow. It takes the locks of
-// all these keys one after another, in an order that is the same for all such batches. Then it is sent as
-// one batch, in which each statement has the stamp of its own key.
+// unlocked=auto, and perhaps tables that are not critical or have unlocked=allow. It takes the
+// locks of all these keys one after another, in an order that is the same for all such batches.
+// Then it is sent as one batch, in which each statement has the stamp of its own key.
 type batchSections struct {
 	*lockedBatch
 	keys []*sectionKey // in the order in which they are locked
@@ -57,8 +57,8 @@ func (s *lockStatement) severalSections() (bool, *wire.Failure) {
 	return len(keys) > 1, nil
 }
 
-// severalSections reports whether the BATCH message is a plain write of more than one key, or also writes
-// tables whose writes need no lock.
+// severalSections reports whether the BATCH message is a plain write of more than one key, or also
+// writes tables whose writes need no lock.
 func (b *lockedBatch) severalSections() (bool, *wire.Failure) {
 	keys, plain := map[musiccore.Key]bool{}, false
 	for i := range b.children {
@@ -162,8 +162,8 @@ func (c *conn) batchPart(text []byte, name [2]string, values [][]byte) (s lockSt
 }
 
 // plainChild returns a statement that needs no lock as a child of a BATCH message. Its table gets a
-// keyspace, since the connection may be in another keyspace than the one that the statement was prepared
-// in.
+// keyspace, since the connection may be in another keyspace than the one that the statement was
+// prepared in.
 func plainChild(text []byte, st *rewrite.Statement, keyspace string) []byte {
 	if st.Keyspace.Empty() && keyspace != "" {
 		at := st.Table.Start
@@ -210,7 +210,8 @@ func (m *batchSections) checkConditions() *wire.Failure {
 	return wire.Invalid("Batch with conditions cannot span multiple partitions")
 }
 
-// readKeys reads the key of each statement. It refuses a batch that cannot be carried out in sections.
+// readKeys reads the key of each statement. It refuses a batch that cannot be carried out in
+// sections.
 func (m *batchSections) readKeys() *wire.Failure {
 	known := map[musiccore.Key]*sectionKey{}
 	m.of = make([]*sectionKey, len(m.children))
@@ -243,8 +244,8 @@ func (m *batchSections) readKeys() *wire.Failure {
 	return nil
 }
 
-// run takes the locks and sends the batch when it has all of them. It blocks for at most the wait of a
-// LOCK without WAIT, and then until the keys are synchronised.
+// run takes the locks and sends the batch when it has all of them. It blocks for at most the wait
+// of a LOCK without WAIT, and then until the keys are synchronised.
 func (m *batchSections) run(o operation) *wire.Failure {
 	limit, cancel := context.WithTimeout(context.Background(), m.conn.longestWait())
 	defer cancel()
@@ -314,9 +315,9 @@ func (m *batchSections) release() {
 	}
 }
 
-// send sends the batch under the tickets of all keys. It is not sent if the table of a statement that
-// needed no lock has become critical. That is looked up after the stream has been opened, so that
-// Server.Outstanding either sees the batch or the batch sees the change.
+// send sends the batch under the tickets of all keys. It is not sent if the table of a statement
+// that needed no lock has become critical. That is looked up after the stream has been opened, so
+// that Server.Outstanding either sees the batch or the batch sees the change.
 func (m *batchSections) send() *wire.Failure {
 	c, first, stream := m.conn, m.keys[0], m.header.Stream
 	fenceParameters(&m.parameters, 0, first.first.Critical.Local)
@@ -350,7 +351,8 @@ func (m *batchSections) send() *wire.Failure {
 	return nil
 }
 
-// closed returns a table whose writes needed no lock when the batch was read and need one now, or nil.
+// closed returns a table whose writes needed no lock when the batch was read and need one now, or
+// nil.
 func (m *batchSections) closed() *catalog.Table {
 	for i := range m.children {
 		if m.of[i] != nil {

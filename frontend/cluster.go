@@ -21,11 +21,12 @@ func (s *Server) nodes() []topology.Node {
 	return s.Nodes()
 }
 
-// askTopology is the action that asks Cassandra for rows of system.local, peers or peers_v2, translated
-// from proxies to nodes.
+// askTopology is the action that asks Cassandra for rows of system.local, peers or peers_v2,
+// translated from proxies to nodes.
 type askTopology struct{ *topology.Request }
 
-// decideTopology decides about a SELECT on these tables: it is asked with the nodes as they are now.
+// decideTopology decides about a SELECT on these tables: it is asked with the nodes as they are
+// now.
 func (c *conn) decideTopology(t *topology.Select) decision {
 	return held(askTopology{topology.NewRequest(t, c.server.nodes(), c.server.Advertise)})
 }
@@ -33,8 +34,8 @@ func (c *conn) decideTopology(t *topology.Select) decision {
 // String implements action.
 func (a askTopology) String() string { return "ask for the topology in system." + a.Table }
 
-// perform implements action: it sends the translated SELECT as a QUERY, even if it was prepared, since
-// its text contains the nodes of this moment.
+// perform implements action: it sends the translated SELECT as a QUERY, even if it was prepared,
+// since its text contains the nodes of this moment.
 func (a askTopology) perform(c *conn, e wire.Envelope) error {
 	w := &watch{kind: watchTopology, topology: a.Request}
 	if !a.Readable() {
@@ -82,8 +83,8 @@ func (c *conn) translateRows(e wire.Envelope, q *topology.Request) (wire.Envelop
 }
 
 // decideFailure holds back an error that names replicas. From protocol 5 on READ_FAILURE and
-// WRITE_FAILURE contain the address of each replica that has failed (v5 spec, error codes 0x1300 and
-// 0x1500); before that only their number.
+// WRITE_FAILURE contain the address of each replica that has failed (v5 spec, error codes 0x1300
+// and 0x1500); before that only their number.
 func (c *conn) decideFailure(e *wire.Envelope) relay.Decision {
 	switch {
 	case e.OpCode != primitive.OpCodeError || !c.framing.Segmented():
@@ -97,8 +98,8 @@ func (c *conn) decideFailure(e *wire.Envelope) relay.Decision {
 	return relay.Forward
 }
 
-// replicasOf returns a cursor that stands before the replicas in an error. named is false if the error
-// names none, or is malformed.
+// replicasOf returns a cursor that stands before the replicas in an error. named is false if the
+// error names none, or is malformed.
 func replicasOf(e wire.Envelope) (cur wire.Cursor, named bool) {
 	cur = wire.Cursor{Body: e.Body()}
 	wire.ReadPreamble(&cur, e.Flags)
@@ -108,8 +109,8 @@ func replicasOf(e wire.Envelope) (cur wire.Cursor, named bool) {
 	return cur, !cur.Bad && (code == primitive.ErrorCodeReadFailure || code == primitive.ErrorCodeWriteFailure)
 }
 
-// showReplicas replaces the addresses of replicas in an error by those of their proxies. It returns any
-// other answer, and a malformed one, unchanged.
+// showReplicas replaces the addresses of replicas in an error by those of their proxies. It returns
+// any other answer, and a malformed one, unchanged.
 func (c *conn) showReplicas(e wire.Envelope) wire.Envelope {
 	if c.decideFailure(&e) != relay.Hold {
 		return e
@@ -136,9 +137,9 @@ func (c *conn) showReplicas(e wire.Envelope) wire.Envelope {
 	return wire.EnvelopeOf(raw)
 }
 
-// standIn returns the address to show for the n-th node that has no other proxy: for the first one this
-// proxy's address, for each further one an address that no host has. The addresses must differ, since
-// drivers count them in a map (the Java driver fails if one comes twice).
+// standIn returns the address to show for the n-th node that has no other proxy: for the first one
+// this proxy's address, for each further one an address that no host has. The addresses must
+// differ, since drivers count them in a map (the Java driver fails if one comes twice).
 func (c *conn) standIn(n int) netip.Addr {
 	if n == 0 {
 		return c.server.Advertise.Addr()
@@ -149,8 +150,8 @@ func (c *conn) standIn(n int) netip.Addr {
 // Change is a change of a proxy, in the protocol's words for nodes (v4 spec section 4.2.6).
 type Change string
 
-// The changes of proxies. ChangeNew and ChangeRemoved say that a proxy has joined or left, ChangeUp and
-// ChangeDown that it serves clients or no longer does.
+// The changes of proxies. ChangeNew and ChangeRemoved say that a proxy has joined or left, ChangeUp
+// and ChangeDown that it serves clients or no longer does.
 const (
 	ChangeNew     Change = "NEW_NODE"
 	ChangeRemoved Change = "REMOVED_NODE"
@@ -183,8 +184,8 @@ func registrationFor(t primitive.EventType) uint32 {
 	return 0
 }
 
-// Tell sends the event of a proxy's change to every client that has registered for its type. It does not
-// block.
+// Tell sends the event of a proxy's change to every client that has registered for its type. It
+// does not block.
 func (s *Server) Tell(change Change, proxy netip.AddrPort) {
 	event := change.event()
 	var body []byte

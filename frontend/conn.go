@@ -17,8 +17,8 @@ import (
 	"music/frontend/wire"
 )
 
-// conn is a client's connection together with its own connection to the home node. Two goroutines serve
-// it, one for each direction; its state is grouped by which of them writes it.
+// conn is a client's connection together with its own connection to the home node. Two goroutines
+// serve it, one for each direction; its state is grouped by which of them writes it.
 type conn struct {
 	id     uint64
 	server *Server
@@ -206,8 +206,8 @@ func caught(f func() error) (err error) {
 // finishes one must not delay the shutdown.
 const restTime = time.Second
 
-// runUp relays requests until that fails, and returns why. A draining connection reads no further than to
-// the end of an envelope that has begun.
+// runUp relays requests until that fails, and returns why. A draining connection reads no further
+// than to the end of an envelope that has begun.
 func (c *conn) runUp() error {
 	for {
 		err := c.up.Run()

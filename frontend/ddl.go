@@ -12,9 +12,9 @@ import (
 	"music/rewrite"
 )
 
-// checkSchema refuses a schema change that would make a table critical that cannot be, that has settings
-// that do not exist, or that would remove what a critical table needs. It sees only what the text shows;
-// other hindrances are reported by a warning in the answer.
+// checkSchema refuses a schema change that would make a table critical that cannot be, that has
+// settings that do not exist, or that would remove what a critical table needs. It sees only what
+// the text shows; other hindrances are reported by a warning in the answer.
 func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 	if c.server.Tables == nil || r.meaning != meaningSchema {
 		return nil
@@ -46,8 +46,8 @@ func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 	return nil
 }
 
-// changeOf returns the table that a schema change names. Cassandra's answer does not name it if nothing
-// changed, as with IF NOT EXISTS. The result is zero if the change is not of a table.
+// changeOf returns the table that a schema change names. Cassandra's answer does not name it if
+// nothing changed, as with IF NOT EXISTS. The result is zero if the change is not of a table.
 func changeOf(text []byte, r reading) SchemaChange {
 	if rewrite.ReadHead(text, true).Schema.Kind != rewrite.SchemaTable {
 		return SchemaChange{}
@@ -56,8 +56,8 @@ func changeOf(text []byte, r reading) SchemaChange {
 	return SchemaChange{Target: string(primitive.SchemaChangeTargetTable), Keyspace: name[0], Name: name[1]}
 }
 
-// checkCritical refuses properties that a critical table cannot have. marked means that the statement
-// makes the table critical, critical that it is already.
+// checkCritical refuses properties that a critical table cannot have. marked means that the
+// statement makes the table critical, critical that it is already.
 func checkCritical(d catalog.DDL, marked, critical bool) *wire.Failure {
 	switch {
 	case marked && d.Counters:
@@ -76,8 +76,8 @@ type CriticalChange struct {
 	Key            []catalog.Column // for CREATE TABLE: the primary key, nil if it cannot be read from the text
 }
 
-// makesCritical returns the change if a text that has passed checkSchema would make an ordinary table
-// critical.
+// makesCritical returns the change if a text that has passed checkSchema would make an ordinary
+// table critical.
 func (c *conn) makesCritical(text []byte, r reading) (change CriticalChange, ok bool) {
 	head := rewrite.ReadHead(text, true).Schema
 	if c.server.Hindrance == nil || head.Kind != rewrite.SchemaTable || head.Action == rewrite.Drop || r.table != nil && r.table.Critical() != nil {
@@ -93,8 +93,8 @@ func (c *conn) makesCritical(text []byte, r reading) (change CriticalChange, ok 
 	return change, marked && err == nil
 }
 
-// makeCritical is the action for a schema change that makes a table critical: it is forwarded if the
-// table can be locked.
+// makeCritical is the action for a schema change that makes a table critical: it is forwarded if
+// the table can be locked.
 type makeCritical struct {
 	change CriticalChange
 	watch  *watch

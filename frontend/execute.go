@@ -27,8 +27,8 @@ func (c *conn) decideExecute(e *wire.Envelope) decision {
 	return c.decidePrepared(e, id, p)
 }
 
-// executed returns the prepared id of an EXECUTE. The id is a hash, which does not compress, so most
-// compressed bodies begin with it unchanged and need not be decompressed.
+// executed returns the prepared id of an EXECUTE. The id is a hash, which does not compress, so
+// most compressed bodies begin with it unchanged and need not be decompressed.
 func (c *conn) executed(e *wire.Envelope) ([]byte, error) {
 	if c.framing.Compressed(e.Header) && !e.Flags.Contains(primitive.HeaderFlagCustomPayload) {
 		if id, ok := shortBytes(wire.UncompressedPrefix(c.framing.Compression, e.Body())); ok {
@@ -77,9 +77,9 @@ func (c *conn) decidePrepared(e *wire.Envelope, id []byte, p *preparedStatement)
 	return decision{}
 }
 
-// statement returns the prepared statement of an id. It looks first in the connection's own map, which no
-// other connection uses. nil means that no client has prepared it through this proxy: it must not be
-// forwarded, since it may write anything.
+// statement returns the prepared statement of an id. It looks first in the connection's own map,
+// which no other connection uses. nil means that no client has prepared it through this proxy: it
+// must not be forwarded, since it may write anything.
 func (c *conn) statement(id []byte) *preparedStatement {
 	if len(id) != len(preparedID{}) {
 		return nil
@@ -95,7 +95,8 @@ func (c *conn) statement(id []byte) *preparedStatement {
 	return p
 }
 
-// know adds a statement to the connection's own map, which keeps it even if the shared cache evicts it.
+// know adds a statement to the connection's own map, which keeps it even if the shared cache evicts
+// it.
 func (c *conn) know(id preparedID, p *preparedStatement) {
 	n := p.memory()
 	if c.known == nil || len(c.known) >= maxKnown || c.knownSize+n > c.server.Limits().PreparedEach {
@@ -105,8 +106,8 @@ func (c *conn) know(id preparedID, p *preparedStatement) {
 	c.knownSize += n
 }
 
-// skipIDs skips the ids before the parameters of an EXECUTE. It returns the result metadata id, which
-// exists from protocol 5 on.
+// skipIDs skips the ids before the parameters of an EXECUTE. It returns the result metadata id,
+// which exists from protocol 5 on.
 func (c *conn) skipIDs(cur *wire.Cursor) (metadata []byte) {
 	cur.ShortBytes()
 	if c.version >= byte(primitive.ProtocolVersion5) {

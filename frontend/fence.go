@@ -25,8 +25,8 @@ type lockedRequest struct {
 	parameters wire.Parameters
 }
 
-// sentOperation is an operation under a lock that has been sent to Cassandra, or is about to be: what
-// is needed to process its answer.
+// sentOperation is an operation under a lock that has been sent to Cassandra, or is about to be:
+// what is needed to process its answer.
 type sentOperation struct {
 	ticket musiccore.Ticket
 	beside []musiccore.Ticket // the tickets of the other keys that it writes
@@ -51,9 +51,9 @@ func (c *conn) fence(h wire.Header, s *lockStatement, q lockedRequest, inPlace b
 	return c.sendUnderLock(&k, s.Kind(), inPlace)
 }
 
-// sendUnderLock gets a stamp for an operation and sends it: in the place of the request being performed
-// (inPlace), or between two others. If the core has no stamp yet, the operation is copied and sent later,
-// by the goroutine that brings the stamp.
+// sendUnderLock gets a stamp for an operation and sends it: in the place of the request being
+// performed (inPlace), or between two others. If the core has no stamp yet, the operation is copied
+// and sent later, by the goroutine that brings the stamp.
 func (c *conn) sendUnderLock(k *lockedOperation, kind musiccore.Kind, inPlace bool) *wire.Failure {
 	return c.beginUnderLock(&begunOperation{sent: k.sent}, k, kind, inPlace)
 }
@@ -95,8 +95,8 @@ func (b *begunOperation) answered(a musiccore.Answer) {
 	resume(a)
 }
 
-// keep copies an operation that must wait for its stamp. The returned function must be called with the
-// core's answer.
+// keep copies an operation that must wait for its stamp. The returned function must be called with
+// the core's answer.
 func (c *conn) keep(k *lockedOperation, b *begunOperation) func(musiccore.Answer) {
 	kept, o := k.clone(), c.begin(k.header.Stream)
 	n := kept.size()
@@ -128,8 +128,8 @@ func (o operation) sendStamped(k *lockedOperation, b *begunOperation, a musiccor
 // send sends a request to Cassandra. Any goroutine may call it.
 func (c *conn) send(raw []byte) { c.up.Post(raw) }
 
-// sender returns the function that sends a request to Cassandra: Emit if a request is being performed
-// (inPlace), else send.
+// sender returns the function that sends a request to Cassandra: Emit if a request is being
+// performed (inPlace), else send.
 func (c *conn) sender(inPlace bool) func(raw []byte) {
 	if inPlace {
 		return c.up.Emit
@@ -137,8 +137,8 @@ func (c *conn) sender(inPlace bool) func(raw []byte) {
 	return c.send
 }
 
-// lockedOperation is an operation under a lock before it is sent. It may refer to the client's request,
-// which lies in the read buffer.
+// lockedOperation is an operation under a lock before it is sent. It may refer to the client's
+// request, which lies in the read buffer.
 type lockedOperation struct {
 	header    wire.Header
 	body      []byte             // the body before the parameters, without the lock clause; nil for a prepared statement
@@ -153,8 +153,8 @@ type lockedOperation struct {
 // size returns how many bytes the operation takes while it waits.
 func (k *lockedOperation) size() int { return len(k.body) + k.request.parameters.Size() }
 
-// countKept adds n to the bytes of requests that wait for the core. When there are too many, nothing more
-// is read from the client.
+// countKept adds n to the bytes of requests that wait for the core. When there are too many,
+// nothing more is read from the client.
 func (c *conn) countKept(n int) {
 	c.waitingBytes.Add(int64(n))
 	c.server.memory.Give(-n)
@@ -190,8 +190,8 @@ func (k *lockedOperation) clone() lockedOperation {
 	return kept
 }
 
-// stamp gives an operation the stamp of its ticket, and has its answer watched. If it returns an error
-// the operation must not be sent.
+// stamp gives an operation the stamp of its ticket, and has its answer watched. If it returns an
+// error the operation must not be sent.
 func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) *wire.Failure {
 	if a.Err != nil {
 		if errors.Is(a.Err, musiccore.ErrLost) && !errors.Is(a.Err, musiccore.ErrReleased) {
@@ -215,8 +215,8 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 	return nil
 }
 
-// expectFenced opens the stream of an operation that is to be sent next, and has its answer watched. If
-// it returns an error the operation must not be sent.
+// expectFenced opens the stream of an operation that is to be sent next, and has its answer
+// watched. If it returns an error the operation must not be sent.
 func (c *conn) expectFenced(stream int16, b *begunOperation) *wire.Failure {
 	if !c.streams.Begin(stream, true) {
 		return inUse(stream)

@@ -25,8 +25,8 @@ type forUpdateRead struct {
 	warnings []string // about clauses whose values were reduced to a limit
 }
 
-// forUpdate carries out SELECT … FOR UPDATE: it takes the lock and reads. A later page is only read,
-// under the reference in its paging state.
+// forUpdate carries out SELECT … FOR UPDATE: it takes the lock and reads. A later page is only
+// read, under the reference in its paging state.
 func (a *lockExecution) forUpdate(k musiccore.Key) *wire.Failure {
 	c, p := a.conn, &a.parameters
 	p.Flags &^= primitive.QueryFlagSkipMetadata
@@ -47,8 +47,8 @@ func (a *lockExecution) forUpdate(k musiccore.Key) *wire.Failure {
 	return nil
 }
 
-// readUnderLock continues a SELECT … FOR UPDATE with the core's answer for its lock. ask answers the
-// client if the lock is not held.
+// readUnderLock continues a SELECT … FOR UPDATE with the core's answer for its lock. ask answers
+// the client if the lock is not held.
 func (o operation) readUnderLock(k lockedOperation, a musiccore.Answer, ask func(grant musiccore.Grant), inPlace bool) {
 	c := o.conn
 	k.request.ref = a.Grant.Ref
@@ -73,8 +73,8 @@ func (c *conn) release(k lockedOperation) {
 	}
 }
 
-// rejectUnsent answers an operation that was not sent with an error. A lock that was taken only for it is
-// released first.
+// rejectUnsent answers an operation that was not sent with an error. A lock that was taken only for
+// it is released first.
 func (c *conn) rejectUnsent(k *lockedOperation, f *wire.Failure) {
 	k.sent.done()
 	if k.sent.update == nil || !k.sent.update.fresh {
@@ -91,8 +91,8 @@ func (c *conn) releaseThenAnswer(stream int16, k musiccore.Key, ref musiccore.Lo
 	o.unlock(k, ref, func(musiccore.Answer, bool) { o.answer(answer) })
 }
 
-// updateColumns returns the columns of the lock that come before the selected columns in the answer to
-// SELECT … FOR UPDATE (docs/design.md 5).
+// updateColumns returns the columns of the lock that come before the selected columns in the answer
+// to SELECT … FOR UPDATE (docs/design.md 5).
 func updateColumns(t *catalog.Table) []*message.ColumnMetadata {
 	return slices.Clip(grant.Columns(t)[:3])
 }
@@ -100,9 +100,9 @@ func updateColumns(t *catalog.Table) []*message.ColumnMetadata {
 // updateRow returns the values of updateColumns.
 func updateRow(g musiccore.Grant, ref int64) message.Row { return slices.Clip(grant.Row(g, ref)[:3]) }
 
-// columnsOf returns a function that tells the client of a SELECT … FOR UPDATE that it does not hold the
-// lock: by one row with the columns that the read would have had. For a prepared statement these are
-// known; for a text the function asks Cassandra, by a PREPARE.
+// columnsOf returns a function that tells the client of a SELECT … FOR UPDATE that it does not hold
+// the lock: by one row with the columns that the read would have had. For a prepared statement
+// these are known; for a text the function asks Cassandra, by a PREPARE.
 func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 	c, s, h, shortened := a.conn, a.lock, a.envelope.Header, a.warnings
 	row := func(g musiccore.Grant) message.Row {
@@ -184,8 +184,9 @@ func (c *conn) addLockColumns(e wire.Envelope, f *sentOperation) (wire.Envelope,
 	return wire.Encode(decoded)
 }
 
-// pagingState is the paging state of a SELECT … FOR UPDATE: Cassandra's own, and the reference under
-// which the next page is read. A forged one allows no more than USING LOCK with that reference does.
+// pagingState is the paging state of a SELECT … FOR UPDATE: Cassandra's own, and the reference
+// under which the next page is read. A forged one allows no more than USING LOCK with that
+// reference does.
 type pagingState struct {
 	ref   int64  // as the client sees it
 	told  bool   // a page has had a row

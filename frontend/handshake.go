@@ -14,8 +14,8 @@ import (
 	"music/frontend/wire"
 )
 
-// decideLogin decides about a request of a client that has not logged in yet: only those of the handshake
-// are allowed.
+// decideLogin decides about a request of a client that has not logged in yet: only those of the
+// handshake are allowed.
 func (c *conn) decideLogin(e wire.Envelope) decision {
 	switch e.OpCode {
 	case primitive.OpCodeOptions:
@@ -34,15 +34,15 @@ func (c *conn) decideLogin(e wire.Envelope) decision {
 	return held(answerUnexpected{})
 }
 
-// loginOver returns the error for an AUTH_RESPONSE that Cassandra has not asked for: while another has no
-// answer yet, or after the login. Cassandra would accept it, and the client would then have another role
-// than the one in the audit.
+// loginOver returns the error for an AUTH_RESPONSE that Cassandra has not asked for: while another
+// has no answer yet, or after the login. Cassandra would accept it, and the client would then have
+// another role than the one in the audit.
 func loginOver() *wire.Failure {
 	return wire.ProtocolError("Unexpected message AUTH_RESPONSE: there is one at a time, and none after the login")
 }
 
-// decideAuthResponse stores the role that the client claims, for the audit. No other request is allowed
-// before Cassandra has accepted it, so the stored role is the one that has logged in.
+// decideAuthResponse stores the role that the client claims, for the audit. No other request is
+// allowed before Cassandra has accepted it, so the stored role is the one that has logged in.
 func (c *conn) decideAuthResponse(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
@@ -59,8 +59,8 @@ func (c *conn) decideAuthResponse(e wire.Envelope) decision {
 	return watched(&watch{kind: watchLogin})
 }
 
-// answerUnexpected is the action for a request that is not allowed before the login. It is answered as by
-// Cassandra, on stream 0.
+// answerUnexpected is the action for a request that is not allowed before the login. It is answered
+// as by Cassandra, on stream 0.
 type answerUnexpected struct{}
 
 // String implements action.
@@ -76,9 +76,9 @@ func (answerUnexpected) perform(c *conn, e wire.Envelope) error {
 	return c.answer(e, wire.ProtocolError("Unexpected message %s, expecting %s", traffic.OpcodeName(e.OpCode), expected))
 }
 
-// decideStartup stores the compression that the client asks for. Cassandra may refuse it, after which the
-// client can send another STARTUP; until the answer no second one is allowed, so that the stored
-// compression is the one that is answered.
+// decideStartup stores the compression that the client asks for. Cassandra may refuse it, after
+// which the client can send another STARTUP; until the answer no second one is allowed, so that the
+// stored compression is the one that is answered.
 func (c *conn) decideStartup(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
@@ -111,9 +111,9 @@ func readOptions(body []byte) (map[string]string, error) {
 	return options, nil
 }
 
-// registerEvents is the action for REGISTER. It registers with Cassandra for schema changes only: clients
-// do not see the nodes, and events of proxies come from Server.Tell. The client's list is never
-// forwarded, since Cassandra accepts several spellings of the names.
+// registerEvents is the action for REGISTER. It registers with Cassandra for schema changes only:
+// clients do not see the nodes, and events of proxies come from Server.Tell. The client's list is
+// never forwarded, since Cassandra accepts several spellings of the names.
 type registerEvents struct{}
 
 // String implements action.
@@ -149,7 +149,8 @@ func (registerEvents) perform(c *conn, e wire.Envelope) error {
 	return c.forwardEdited(e, nil, append(list, name...))
 }
 
-// loggedInNow notes that Cassandra has accepted the client, and removes the deadline of the handshake.
+// loggedInNow notes that Cassandra has accepted the client, and removes the deadline of the
+// handshake.
 func (c *conn) loggedInNow() {
 	c.loggedIn.Store(true)
 	c.readUntil(time.Time{})

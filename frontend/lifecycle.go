@@ -29,8 +29,8 @@ var (
 	errUnsupported  = errors.New("unsupported protocol version") // normal: drivers negotiate the version so
 )
 
-// lifecycle is the state of a connection's end, which comes at once or when it is drained. The first
-// cause counts.
+// lifecycle is the state of a connection's end, which comes at once or when it is drained. The
+// first cause counts.
 type lifecycle struct {
 	ended sync.Once
 	done  chan struct{} // closed when the connection ends
@@ -78,8 +78,8 @@ func (c *conn) unblock() {
 	_ = c.backend.SetDeadline(now)
 }
 
-// farewellTime returns how long a client may take to read the last answers. It is shorter while the proxy
-// is shutting down.
+// farewellTime returns how long a client may take to read the last answers. It is shorter while the
+// proxy is shutting down.
 func (c *conn) farewellTime() time.Duration {
 	if c.draining() {
 		return 150 * time.Millisecond
@@ -87,9 +87,9 @@ func (c *conn) farewellTime() time.Duration {
 	return time.Second
 }
 
-// farewell answers every request that is still open with an error that tells why the connection ends.
-// During the handshake it reports only the client's own faults, as a node does: drivers take any other
-// error for a refusal of the protocol version, and use a lower one from then on.
+// farewell answers every request that is still open with an error that tells why the connection
+// ends. During the handshake it reports only the client's own faults, as a node does: drivers take
+// any other error for a refusal of the protocol version, and use a lower one from then on.
 func (c *conn) farewell(cause error) {
 	if errors.Is(cause, errClientClosed) {
 		return
@@ -108,8 +108,8 @@ func (c *conn) farewell(cause error) {
 	c.linger()
 }
 
-// giveUp answers every open request with an error. cause must be one of the sentinels: details of an
-// error could name addresses that clients do not know.
+// giveUp answers every open request with an error. cause must be one of the sentinels: details of
+// an error could name addresses that clients do not know.
 func (c *conn) giveUp(cause error) {
 	f := &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
 	owed := c.operations.disown()
@@ -122,8 +122,8 @@ func (c *conn) giveUp(cause error) {
 	}
 }
 
-// linger waits until the client has read everything and closes its side, for at most farewellTime. Closing
-// a socket with unread bytes would discard what has been written.
+// linger waits until the client has read everything and closes its side, for at most farewellTime.
+// Closing a socket with unread bytes would discard what has been written.
 func (c *conn) linger() {
 	socket := c.client
 	if secure, ok := socket.(*tls.Conn); ok {
@@ -138,9 +138,9 @@ func (c *conn) linger() {
 	_, _ = io.Copy(io.Discard, socket)
 }
 
-// clientLogBurst and clientLogPeriod bound the log lines per level about connections that end with an
-// error, so that thousands of clients, or one that tries again and again, do not fill the log. The
-// metrics count all of them.
+// clientLogBurst and clientLogPeriod bound the log lines per level about connections that end with
+// an error, so that thousands of clients, or one that tries again and again, do not fill the log.
+// The metrics count all of them.
 const (
 	clientLogBurst  = 100
 	clientLogPeriod = time.Minute
@@ -178,16 +178,16 @@ func (c *conn) readUntil(t time.Time) {
 	}
 }
 
-// drain makes the connection end when every request has been answered. The caller must end it at the
-// deadline if it has not ended by then.
+// drain makes the connection end when every request has been answered. The caller must end it at
+// the deadline if it has not ended by then.
 func (c *conn) drain(deadline time.Time) {
 	c.drainBegan.Store(time.Now().UnixNano())
 	c.drainLimit.Store(deadline.UnixNano())
 	_ = c.client.SetReadDeadline(time.Now())
 }
 
-// endIfDrained must be called after every answer. It ends a draining connection when every request has
-// been answered, and wakes Await.
+// endIfDrained must be called after every answer. It ends a draining connection when every request
+// has been answered, and wakes Await.
 func (c *conn) endIfDrained() {
 	if c.awaited.Load() {
 		select {
@@ -200,20 +200,20 @@ func (c *conn) endIfDrained() {
 	}
 }
 
-// checksPerTimeout is how often the server checks each connection during a BackendTimeout, and during a
-// MessageTimeout.
+// checksPerTimeout is how often the server checks each connection during a BackendTimeout, and
+// during a MessageTimeout.
 const checksPerTimeout = 8
 
-// health is the state of a connection at the last check, and for how many checks in a row there has been
-// no progress. Only the goroutine that checks uses it.
+// health is the state of a connection at the last check, and for how many checks in a row there has
+// been no progress. Only the goroutine that checks uses it.
 type health struct {
 	reads, writes             uint64
 	backendStill, clientStill int
 }
 
-// checkProgress ends the connection if, for a whole BackendTimeout, Cassandra has sent nothing although a
-// request is open, or the client has not read what is being written to it. A peer that is stopped or cut
-// off does not close its socket.
+// checkProgress ends the connection if, for a whole BackendTimeout, Cassandra has sent nothing
+// although a request is open, or the client has not read what is being written to it. A peer that
+// is stopped or cut off does not close its socket.
 func (c *conn) checkProgress() {
 	h := &c.health
 	reads, writes := c.down.Arrivals(), c.down.Out.Progress()
@@ -230,8 +230,8 @@ func (c *conn) checkProgress() {
 	}
 }
 
-// checkLate ends the connection if the rest of a message has been waited for too long, since the part
-// that has arrived takes memory.
+// checkLate ends the connection if the rest of a message has been waited for too long, since the
+// part that has arrived takes memory.
 func (c *conn) checkLate() {
 	if c.up.Late(c.server.MessageTimeout) {
 		c.end(errClientLate)

@@ -18,7 +18,8 @@ import (
 	"music/musiccore"
 )
 
-// lockedBatch is a BATCH message that is carried out under locks. It does not refer to the read buffer.
+// lockedBatch is a BATCH message that is carried out under locks. It does not refer to the read
+// buffer.
 type lockedBatch struct {
 	conn       *conn
 	header     wire.Header
@@ -57,8 +58,8 @@ func (executeBatch) perform(c *conn, e wire.Envelope) error {
 	return nil
 }
 
-// decideAgain decides again about a held request after one of its tables has changed, and acts on the new
-// decision.
+// decideAgain decides again about a held request after one of its tables has changed, and acts on
+// the new decision.
 func (c *conn) decideAgain(e wire.Envelope) error {
 	r := (*requests)(c)
 	verdict, err := r.Decide(&e)
@@ -112,8 +113,8 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 	return b, checkNow(&b.parameters, b.children[first].Table)
 }
 
-// run carries out the batch. Unless the client's permissions on each critical table are known, it asks
-// Cassandra for them first, one table after another.
+// run carries out the batch. Unless the client's permissions on each critical table are known, it
+// asks Cassandra for them first, one table after another.
 func (b *lockedBatch) run(inPlace bool) *wire.Failure {
 	for i := range b.children {
 		s := &b.children[i]
@@ -127,8 +128,8 @@ func (b *lockedBatch) run(inPlace bool) *wire.Failure {
 	return b.runPermitted(inPlace)
 }
 
-// permissions returns the permissions on t that the statements need; none if Cassandra has just confirmed
-// them.
+// permissions returns the permissions on t that the statements need; none if Cassandra has just
+// confirmed them.
 func (b *lockedBatch) permissions(t *catalog.Table) permission {
 	if slices.Contains(b.permitted, t) {
 		return 0
@@ -142,8 +143,8 @@ func (b *lockedBatch) permissions(t *catalog.Table) permission {
 	return need
 }
 
-// runPermitted carries out the batch for a client that has the permissions. A batch on one key needs one
-// stamp, since it is one mutation. inPlace means that its request is being performed.
+// runPermitted carries out the batch for a client that has the permissions. A batch on one key
+// needs one stamp, since it is one mutation. inPlace means that its request is being performed.
 func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 	if f := b.anew(); f != nil {
 		return f
@@ -282,8 +283,8 @@ func mixedBatch() *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: all statements of a batch under a lock must be under that lock, on one key of one table: write BEGIN BATCH USING LOCK <ref>, or send the others by themselves")
 }
 
-// appendChild appends a statement of a batch in wire form: without its condition and lock clauses, and
-// with the stamp, if stamp returns one.
+// appendChild appends a statement of a batch in wire form: without its condition and lock clauses,
+// and with the stamp, if stamp returns one.
 func (s *lockStatement) appendChild(dst []byte, stamp statement.Stamps) []byte {
 	if s.plain != nil {
 		return appendValues(append(dst, s.plain...), s.Values)
@@ -319,8 +320,8 @@ func appendValues(dst []byte, values [][]byte) []byte {
 	return dst
 }
 
-// anew rewrites the statements so that each names one key by values: INSERT JSON as INSERT, and a write
-// with IN as one statement per key.
+// anew rewrites the statements so that each names one key by values: INSERT JSON as INSERT, and a
+// write with IN as one statement per key.
 func (b *lockedBatch) anew() *wire.Failure {
 	var all []lockStatement
 	for i := range b.children {

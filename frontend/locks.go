@@ -15,9 +15,9 @@ import (
 // Locks is the lock protocol as clients' connections use it. It is safe for concurrent use.
 //
 // An answer is either returned, or passed to done: then done is called exactly once, later, by a
-// goroutine that may block. The errors in answers are those of musiccore. Beside those that are named
-// below every answer may have ErrNoSession and, for a reference of another proxy that cannot be reached,
-// an error that wraps refusal.ErrAway.
+// goroutine that may block. The errors in answers are those of musiccore. Beside those that are
+// named below every answer may have ErrNoSession and, for a reference of another proxy that cannot
+// be reached, an error that wraps refusal.ErrAway.
 type Locks interface {
 	Locker
 	OperationGuard
@@ -26,9 +26,9 @@ type Locks interface {
 
 // Locker gives and releases locks.
 type Locker interface {
-	// Lock asks for a new reference or, if q has one, continues to wait with it. If cancel is nil, a
-	// is the answer. Else the answer is passed to done, and cancel must be called if the client no
-	// longer waits; done is called all the same.
+	// Lock asks for a new reference or, if q has one, continues to wait with it. If cancel is nil,
+	// a is the answer. Else the answer is passed to done, and cancel must be called if the client
+	// no longer waits; done is called all the same.
 	//
 	// Errors for a new reference: ErrDraining, ErrClock, ErrTooManyWaiters, ErrUnavailable. For a
 	// given one: ErrNotHeld, ErrLost, ErrReleased. For both, if the key cannot be synchronised:
@@ -51,8 +51,8 @@ type OperationGuard interface {
 	// (with a ShortError, if too few replicas are alive), ErrTooLarge, ErrPoisoned.
 	Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (a musiccore.Answer, ok bool)
 	// End reports the outcome of the operation and returns what the client may be told. It does not
-	// block. If wait is not nil, the verdict is not known yet: wait blocks until it is. wait need not
-	// be called.
+	// block. If wait is not nil, the verdict is not known yet: wait blocks until it is. wait need
+	// not be called.
 	End(t musiccore.Ticket, o musiccore.Outcome) (v musiccore.Verdict, wait func() musiccore.Verdict)
 }
 
@@ -82,8 +82,9 @@ func (f Force) String() string {
 	return who + ": " + f.Reason
 }
 
-// abandon cleans up when the connection has ended. It cancels the client's waits, releases locks that the
-// client was never told of, and ends the operations whose answer will not come with an unknown outcome.
+// abandon cleans up when the connection has ended. It cancels the client's waits, releases locks
+// that the client was never told of, and ends the operations whose answer will not come with an
+// unknown outcome.
 func (c *conn) abandon() {
 	c.operations.cancel()
 	for _, w := range c.watches.removeAll() {
@@ -93,7 +94,8 @@ func (c *conn) abandon() {
 	}
 }
 
-// abandonSent ends an operation whose answer will not come, or cannot be read, with an unknown outcome.
+// abandonSent ends an operation whose answer will not come, or cannot be read, with an unknown
+// outcome.
 func (c *conn) abandonSent(f *sentOperation) {
 	c.endTickets(f, musiccore.OutcomeUnknown)
 	f.done()
@@ -102,9 +104,9 @@ func (c *conn) abandonSent(f *sentOperation) {
 	}
 }
 
-// byPosition converts values bound by name to values bound by position, in place. A value is repeated as
-// often as its marker occurs in the statement. If several values have one name the first counts, as in
-// Cassandra.
+// byPosition converts values bound by name to values bound by position, in place. A value is
+// repeated as often as its marker occurs in the statement. If several values have one name the
+// first counts, as in Cassandra.
 func byPosition(p *wire.Parameters, st *rewrite.Statement, text []byte) *wire.Failure {
 	if len(st.MarkerNames) < st.Markers {
 		return wire.Invalid("MUSIC_SYNTAX: values are bound by name, but not every bind marker has one: name all markers (:name), or bind by position")
@@ -126,9 +128,9 @@ func byPosition(p *wire.Parameters, st *rewrite.Statement, text []byte) *wire.Fa
 	return nil
 }
 
-// checkNow refuses the parameter now_in_seconds of v5 under a lock. A deletion with a time long ago is
-// purged at once, so that a late write of an earlier holder would come back. A read with a time in the
-// far future does not see tombstones, but the data that they hide.
+// checkNow refuses the parameter now_in_seconds of v5 under a lock. A deletion with a time long ago
+// is purged at once, so that a late write of an earlier holder would come back. A read with a time
+// in the far future does not see tombstones, but the data that they hide.
 func checkNow(p *wire.Parameters, t *catalog.Table) *wire.Failure {
 	if !p.Flags.Contains(primitive.QueryFlagNowInSeconds) {
 		return nil
@@ -136,10 +138,10 @@ func checkNow(p *wire.Parameters, t *catalog.Table) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s is critical: now_in_seconds cannot stand in a request under a lock: leave it out", t)
 }
 
-// fenceParameters changes the parameters to those of an operation under a lock. The consistency is raised
-// to QUORUM or, if local, set to LOCAL_QUORUM: a QUORUM over all data centres need not have a replica in
-// common with a LOCAL_QUORUM. A stamp that is not 0 becomes the default timestamp of the request
-// (docs/design.md 5, "one mechanism").
+// fenceParameters changes the parameters to those of an operation under a lock. The consistency is
+// raised to QUORUM or, if local, set to LOCAL_QUORUM: a QUORUM over all data centres need not have
+// a replica in common with a LOCAL_QUORUM. A stamp that is not 0 becomes the default timestamp of
+// the request (docs/design.md 5, "one mechanism").
 func fenceParameters(p *wire.Parameters, stamp int64, local bool) {
 	switch c := p.Consistency; {
 	case c == primitive.ConsistencyLevelAll, c == primitive.ConsistencyLevelEachQuorum:

@@ -13,8 +13,8 @@ import (
 	"music/rewrite"
 )
 
-// lockStatement is LOCK, UNLOCK or LIST LOCKS, or an operation under a lock, with the parts of its request
-// that are needed to carry it out.
+// lockStatement is LOCK, UNLOCK or LIST LOCKS, or an operation under a lock, with the parts of its
+// request that are needed to carry it out.
 type lockStatement struct {
 	statement.Statement
 	prepared *preparedLockStatement // the prepared statement if it came by EXECUTE; else nil
@@ -37,8 +37,8 @@ func (s lockStatement) clone() lockStatement {
 	return s
 }
 
-// decideLock decides about a QUERY with a lock clause or on a critical table. rest is the body after its
-// text.
+// decideLock decides about a QUERY with a lock clause or on a critical table. rest is the body
+// after its text.
 func (c *conn) decideLock(e wire.Envelope, r reading, text, rest []byte) decision {
 	if r.withoutLocks() {
 		return decideOrdinary(r)
@@ -76,8 +76,8 @@ func (a *executeLock) perform(c *conn, e wire.Envelope) error {
 	return c.execute(e, a.statement, a.parameters)
 }
 
-// readLockStatement parses a statement on a critical table. pass reports whether it is to be forwarded, as
-// a read without a lock is.
+// readLockStatement parses a statement on a critical table. pass reports whether it is to be
+// forwarded, as a read without a lock is.
 func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failure) {
 	if r.verb == rewrite.ListLocks {
 		return readList(r, text)
@@ -121,7 +121,8 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 	return s, false, f
 }
 
-// cannotLock returns the error for a statement that needs a lock on a table that cannot be locked now.
+// cannotLock returns the error for a statement that needs a lock on a table that cannot be locked
+// now.
 func cannotLock(t *catalog.Table, now *catalog.Critical) *wire.Failure {
 	if now.Passing {
 		return wire.Invalid("MUSIC_UNAVAILABLE: %s: %s; nothing was done", t, now.Refused)
@@ -184,8 +185,8 @@ func (a lockExecution) detached() lockExecution {
 	return a
 }
 
-// run carries out the statement. Unless the client's permissions are known, it asks Cassandra for them
-// first.
+// run carries out the statement. Unless the client's permissions are known, it asks Cassandra for
+// them first.
 func (a *lockExecution) run() *wire.Failure {
 	need := a.lock.permissions()
 	if a.conn.missingPermission(a.lock.Table, need) == 0 {
@@ -266,7 +267,8 @@ func (c *conn) timestampWarning(s *lockStatement) []string {
 	return []string{"MUSIC: " + s.Table.String() + " is critical with timestamp=ignore: USING TIMESTAMP has no effect, the lock gives the timestamp (warned once per connection)"}
 }
 
-// writeType returns the write type that Cassandra would have in an error for the write, without the lock.
+// writeType returns the write type that Cassandra would have in an error for the write, without the
+// lock.
 func (s *lockStatement) writeType() primitive.WriteType {
 	switch {
 	case s.Conditional():
@@ -304,8 +306,8 @@ func (s *lockStatement) each() ([]lockStatement, *wire.Failure) {
 	return all, f
 }
 
-// anew rewrites a write so that it names one key by values. If IN names several keys, it returns the batch
-// that carries the write out for all of them.
+// anew rewrites a write so that it names one key by values. If IN names several keys, it returns
+// the batch that carries the write out for all of them.
 func (a *lockExecution) anew() (batch *lockedBatch, f *wire.Failure) {
 	s := &a.lock
 	if f := s.readJSON(); f != nil || !s.KeysByIn() {
@@ -328,7 +330,8 @@ func (a *lockExecution) anew() (batch *lockedBatch, f *wire.Failure) {
 	return b, nil
 }
 
-// executeSeveral executes a BATCH text of plain writes on several tables, as the equivalent BATCH message.
+// executeSeveral executes a BATCH text of plain writes on several tables, as the equivalent BATCH
+// message.
 func (c *conn) executeSeveral(e wire.Envelope, a lockExecution) error {
 	b, f := a.message()
 	switch {

@@ -22,15 +22,15 @@ func decideOrdinary(r reading) decision {
 	return held(&askTable{name: r.name.names(), failure: notCritical(r.name)})
 }
 
-// unlistedTable is the action for a request that writes or locks a table that is not in the schema as last
-// read: the table has just been created and may be critical, or it does not exist.
+// unlistedTable is the action for a request that writes or locks a table that is not in the schema
+// as last read: the table has just been created and may be critical, or it does not exist.
 type unlistedTable struct {
 	askTable
 	otherwise decision // the decision if the table were in the schema
 }
 
-// on returns the decision about a request that writes or locks a table. d is the decision if the table is
-// in the schema as last read; unlisted is its keyspace and name if it is not, else nil.
+// on returns the decision about a request that writes or locks a table. d is the decision if the
+// table is in the schema as last read; unlisted is its keyspace and name if it is not, else nil.
 func (d decision) on(unlisted *[2]string) decision {
 	if unlisted == nil || d.verdict == relay.NeedWhole {
 		return d
@@ -41,9 +41,9 @@ func (d decision) on(unlisted *[2]string) decision {
 	}}})
 }
 
-// decideUnlisted decides about a request on an unlisted table. The schema is read and the request decided
-// about again. If the table is still not in the schema nothing is written, and Cassandra's error for a
-// table that does not exist is returned.
+// decideUnlisted decides about a request on an unlisted table. The schema is read and the request
+// decided about again. If the table is still not in the schema nothing is written, and Cassandra's
+// error for a table that does not exist is returned.
 func (c *conn) decideUnlisted(opcode primitive.OpCode, u *unlistedTable) decision {
 	if !c.caughtUp {
 		c.catchUp = true
@@ -55,8 +55,8 @@ func (c *conn) decideUnlisted(opcode primitive.OpCode, u *unlistedTable) decisio
 	return held(&u.askTable)
 }
 
-// unlistedOf returns the keyspace and name of one of the tables that is not in the schema as last read;
-// nil if all are.
+// unlistedOf returns the keyspace and name of one of the tables that is not in the schema as last
+// read; nil if all are.
 func unlistedOf(tables []*catalog.Table) (name *[2]string) {
 	for _, t := range tables {
 		if !t.InSchema() {
@@ -66,8 +66,8 @@ func unlistedOf(tables []*catalog.Table) (name *[2]string) {
 	return name
 }
 
-// askTable is the action that answers a request with an error. It asks Cassandra whether the table exists,
-// by a PREPARE: if not, the client gets Cassandra's error.
+// askTable is the action that answers a request with an error. It asks Cassandra whether the table
+// exists, by a PREPARE: if not, the client gets Cassandra's error.
 type askTable struct {
 	name    [2]string     // keyspace, which may be empty, and name
 	failure *wire.Failure // the error if the table exists
@@ -98,8 +98,8 @@ func notCritical(table tableKey) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", table)
 }
 
-// unserved returns the error to use if Cassandra cannot parse a text on a table that is not critical,
-// because the text may have USING LOCK or FOR UPDATE. It is nil for nearly every text.
+// unserved returns the error to use if Cassandra cannot parse a text on a table that is not
+// critical, because the text may have USING LOCK or FOR UPDATE. It is nil for nearly every text.
 func (c *conn) unserved(text []byte, name tableKey) *wire.Failure {
 	if c.server.Tables == nil || len(name) == 0 || !rewrite.MayHoldLockClause(text) {
 		return nil
@@ -107,8 +107,8 @@ func (c *conn) unserved(text []byte, name tableKey) *wire.Failure {
 	return notCritical(name)
 }
 
-// explain answers a client with the error of unserved if Cassandra could not parse its text. It reports
-// whether it has answered.
+// explain answers a client with the error of unserved if Cassandra could not parse its text. It
+// reports whether it has answered.
 func (c *conn) explain(e wire.Envelope, w watch) bool {
 	f, opcode := w.unserved, primitive.OpCodeQuery
 	if w.kind == watchPrepare {
@@ -137,9 +137,9 @@ func (c *conn) isSyntaxError(e wire.Envelope) bool {
 	return !cur.Bad && primitive.ErrorCode(binary.BigEndian.Uint32(code)) == primitive.ErrorCodeSyntaxError
 }
 
-// refuseOrdinary answers a statement with a lock clause on a table that is not critical. The table may
-// have become critical by a schema change that the proxy has not read yet, in which case the client is
-// told to try again. That is checked in a goroutine of its own.
+// refuseOrdinary answers a statement with a lock clause on a table that is not critical. The table
+// may have become critical by a schema change that the proxy has not read yet, in which case the
+// client is told to try again. That is checked in a goroutine of its own.
 func (c *conn) refuseOrdinary(h wire.Header, f *wire.Failure) {
 	c.later(func() {
 		if current := c.server.SchemaIsCurrent; current != nil && !current() {

@@ -6,9 +6,9 @@ import (
 	"music/musiccore"
 )
 
-// operation is a request or other work of a connection that ends later: it waits for the core or for its
-// turn, or it blocks. A draining connection waits for its operations. Each operation must be finished, or
-// ended, exactly once.
+// operation is a request or other work of a connection that ends later: it waits for the core or
+// for its turn, or it blocks. A draining connection waits for its operations. Each operation must
+// be finished, or ended, exactly once.
 type operation struct {
 	conn *conn
 	id   uint64
@@ -17,20 +17,21 @@ type operation struct {
 // noStream is the stream of an operation that owes the client no answer.
 const noStream = -1
 
-// begin begins an operation that owes the client an answer on a stream or, with noStream, no answer.
+// begin begins an operation that owes the client an answer on a stream or, with noStream, no
+// answer.
 func (c *conn) begin(stream int16) operation {
 	return operation{c, c.operations.add(stream)}
 }
 
-// onCancel has cancel called if the connection ends before the operation does; at once if it has already
-// ended.
+// onCancel has cancel called if the connection ends before the operation does; at once if it has
+// already ended.
 func (o operation) onCancel(cancel func()) { o.conn.operations.setCancel(o.id, cancel) }
 
 // owed reports whether the client is still to be answered. It is not once giveUp has answered it.
 func (o operation) owed() bool { return o.conn.operations.owes(o.id) }
 
-// cancelled reports whether the client no longer waits for the operation, so that a lock taken for it must
-// be released.
+// cancelled reports whether the client no longer waits for the operation, so that a lock taken for
+// it must be released.
 func (o operation) cancelled() bool { return !o.owed() || o.conn.over() }
 
 // answer sends an envelope to the client if the answer is still owed.
@@ -40,8 +41,8 @@ func (o operation) answer(envelope []byte) {
 	}
 }
 
-// finish calls last and ends the operation. Any goroutine may call it. If last panics the connection ends,
-// which answers the client.
+// finish calls last and ends the operation. Any goroutine may call it. If last panics the
+// connection ends, which answers the client.
 func (o operation) finish(last func()) {
 	o.conn.guard(func() {
 		last()
@@ -58,12 +59,12 @@ func (o operation) finishLater(last func()) {
 // end ends the operation without an answer.
 func (o operation) end() { o.conn.operations.remove(o.id) }
 
-// answered finishes an operation with the core's answer. atOnce means that it is called by the goroutine
-// that asked, before operation.lock or unlock returns; else it may block.
+// answered finishes an operation with the core's answer. atOnce means that it is called by the
+// goroutine that asked, before operation.lock or unlock returns; else it may block.
 type answered func(a musiccore.Answer, atOnce bool)
 
-// lock asks the core for a lock (see Locker.Lock) and finishes the operation with the answer. If the
-// connection ends before, the core's wait is cancelled.
+// lock asks the core for a lock (see Locker.Lock) and finishes the operation with the answer. If
+// the connection ends before, the core's wait is cancelled.
 func (o operation) lock(k musiccore.Key, q musiccore.Request, finish answered) {
 	a, cancel := o.conn.server.Locks.Lock(k, q, o.finishWith(finish))
 	if cancel == nil {
@@ -91,8 +92,8 @@ func (o operation) finishWith(finish answered) func(musiccore.Answer) {
 // later calls f in a goroutine of its own. f may block; a draining connection waits for it.
 func (c *conn) later(f func()) { c.begin(noStream).finishLater(f) }
 
-// answerLater answers a request with the envelope that f returns, in a goroutine of its own. f may block;
-// it returns nil if it has answered the client itself.
+// answerLater answers a request with the envelope that f returns, in a goroutine of its own. f may
+// block; it returns nil if it has answered the client itself.
 func (c *conn) answerLater(stream int16, f func() []byte) {
 	o := c.begin(stream)
 	o.finishLater(func() {
@@ -102,15 +103,16 @@ func (c *conn) answerLater(stream int16, f func() []byte) {
 	})
 }
 
-// guard calls f for the connection in another goroutine than its own two. A panic of f ends only this
-// connection.
+// guard calls f for the connection in another goroutine than its own two. A panic of f ends only
+// this connection.
 func (c *conn) guard(f func()) {
 	if err := caught(func() error { f(); return nil }); err != nil {
 		c.end(err)
 	}
 }
 
-// operations is the set of a connection's operations that have not ended. It is safe for concurrent use.
+// operations is the set of a connection's operations that have not ended. It is safe for concurrent
+// use.
 type operations struct {
 	mu      sync.Mutex
 	last    uint64
@@ -136,8 +138,8 @@ func (o *operations) add(stream int16) uint64 {
 	return o.last
 }
 
-// setCancel sets the function to call when the connection ends, unless the operation has ended. It calls
-// it at once if the connection has ended.
+// setCancel sets the function to call when the connection ends, unless the operation has ended. It
+// calls it at once if the connection has ended.
 func (o *operations) setCancel(id uint64, cancel func()) {
 	o.mu.Lock()
 	p, ok := o.pending[id]
@@ -165,8 +167,8 @@ func (o *operations) owes(id uint64) bool {
 	return o.pending[id].stream != noStream
 }
 
-// disown returns the streams on which answers are owed. The caller must answer them: the operations owe
-// none from then on.
+// disown returns the streams on which answers are owed. The caller must answer them: the operations
+// owe none from then on.
 func (o *operations) disown() []int16 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 	"music/musiccore"
 )
 
-// performFenced processes Cassandra's answer to an operation under a lock: it reports the outcome to the
-// core, and answers the client with what the core's verdict allows, at once or when the verdict is known.
+// performFenced processes Cassandra's answer to an operation under a lock: it reports the outcome
+// to the core, and answers the client with what the core's verdict allows, at once or when the
+// verdict is known.
 func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 	o, err := c.outcome(e)
 	if err != nil {
@@ -40,8 +41,9 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 	return err
 }
 
-// endTickets reports the outcome of an operation to the core, for each of its keys. The verdict is the
-// worst of theirs. If wait is not nil the verdict is not known yet, and wait blocks until it is.
+// endTickets reports the outcome of an operation to the core, for each of its keys. The verdict is
+// the worst of theirs. If wait is not nil the verdict is not known yet, and wait blocks until it
+// is.
 func (c *conn) endTickets(f *sentOperation, what musiccore.Outcome) (v musiccore.Verdict, wait func() musiccore.Verdict) {
 	if v, wait = c.server.Locks.End(f.ticket, what); len(f.beside) == 0 {
 		return v, wait
@@ -73,8 +75,8 @@ func worst(verdicts []musiccore.Verdict) musiccore.Verdict {
 	return musiccore.VerdictTell
 }
 
-// concludeLater answers the client when the verdict is known, or continues the conditional write that the
-// operation is part of. It blocks until there is memory to keep the answer.
+// concludeLater answers the client when the verdict is known, or continues the conditional write
+// that the operation is part of. It blocks until there is memory to keep the answer.
 func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdict musiccore.Verdict, wait func() musiccore.Verdict) {
 	n := len(e.Raw)
 	c.down.Out.Room(c.done)
@@ -104,8 +106,8 @@ func (c *conn) noteRight(f *sentOperation, o outcome) {
 	c.rights.note(right{f.table, what})
 }
 
-// answerFenced returns the client's answer, given the verdict; nil if the client is answered otherwise, or
-// later.
+// answerFenced returns the client's answer, given the verdict; nil if the client is answered
+// otherwise, or later.
 func (c *conn) answerFenced(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) []byte {
 	e, err := c.conclude(e, f, o, v)
 	switch {
@@ -123,8 +125,8 @@ func (c *conn) answerFenced(e wire.Envelope, f *sentOperation, o outcome, v musi
 	return e.Raw
 }
 
-// releaseSpoilt handles a failed SELECT … FOR UPDATE whose lock was taken only for it: it releases the lock
-// and then answers. It reports whether the operation is such a read.
+// releaseSpoilt handles a failed SELECT … FOR UPDATE whose lock was taken only for it: it releases
+// the lock and then answers. It reports whether the operation is such a read.
 func (c *conn) releaseSpoilt(e wire.Envelope, f *sentOperation) bool {
 	spoilt := f.update != nil && f.update.fresh && e.OpCode == primitive.OpCodeError
 	if spoilt {
@@ -133,8 +135,8 @@ func (c *conn) releaseSpoilt(e wire.Envelope, f *sentOperation) bool {
 	return spoilt
 }
 
-// conclude returns the client's answer to an operation: Cassandra's answer e, or an error in its place,
-// as the verdict v demands.
+// conclude returns the client's answer to an operation: Cassandra's answer e, or an error in its
+// place, as the verdict v demands.
 func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) (wire.Envelope, error) {
 	get := f.ticket.Kind == musiccore.Get
 	if v == musiccore.VerdictLost {
@@ -171,8 +173,9 @@ func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccor
 	return c.warn(e, append(f.warnings, c.lateWarning(f)...)), nil
 }
 
-// done must be called when the operation is over. It ends a section that was made for this write alone, and
-// gives the turn to the next conditional write on the key. It may be called more than once.
+// done must be called when the operation is over. It ends a section that was made for this write
+// alone, and gives the turn to the next conditional write on the key. It may be called more than
+// once.
 func (f *sentOperation) done() {
 	if f.section != nil {
 		f.section.end()
@@ -245,10 +248,10 @@ func (c *conn) outcome(e wire.Envelope) (outcome, error) {
 	return outcome{}, nil
 }
 
-// concludeAlone returns the error that the client of a plain write in a section of its own gets in the
-// place of Cassandra's answer; nil if it gets the answer. For a conditional write, an error that leaves the
-// outcome open has the form of one for a lightweight transaction. failed means that the answer is an
-// error.
+// concludeAlone returns the error that the client of a plain write in a section of its own gets in
+// the place of Cassandra's answer; nil if it gets the answer. For a conditional write, an error
+// that leaves the outcome open has the form of one for a lightweight transaction. failed means that
+// the answer is an error.
 func (c *conn) concludeAlone(f *sentOperation, o outcome, v musiccore.Verdict, failed bool) *wire.Failure {
 	get := f.ticket.Kind == musiccore.Get
 	switch {

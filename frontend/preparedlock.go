@@ -32,8 +32,8 @@ type preparedLockStatement struct {
 	refused   bool                      // it was refused when it was prepared: it is checked again at each EXECUTE
 }
 
-// decidePrepareLock decides about the PREPARE of a statement with a lock clause or on a critical table. rest
-// is the body after its text.
+// decidePrepareLock decides about the PREPARE of a statement with a lock clause or on a critical
+// table. rest is the body after its text.
 func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decision {
 	if r.withoutLocks() {
 		return decideOrdinary(r)
@@ -67,8 +67,8 @@ func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decis
 	return held(&prepareLocked{preparing: q, rest: rest})
 }
 
-// prepareLocked is the action that has Cassandra prepare an operation under a lock, without its lock
-// clauses.
+// prepareLocked is the action that has Cassandra prepare an operation under a lock, without its
+// lock clauses.
 type prepareLocked struct {
 	preparing *preparing
 	rest      []byte // the body after the text
@@ -87,9 +87,9 @@ func (a *prepareLocked) perform(c *conn, e wire.Envelope) error {
 	return c.forwardEdited(e, &watch{kind: watchPrepare, preparing: a.preparing}, append(edited, a.rest...))
 }
 
-// splice changes Cassandra's metadata to that of the client's own text: it inserts the markers of lock
-// clauses, which shifts the key columns after them (docs/design.md 5, "one mechanism"), and for FOR UPDATE
-// the columns of the lock.
+// splice changes Cassandra's metadata to that of the client's own text: it inserts the markers of
+// lock clauses, which shifts the key columns after them (docs/design.md 5, "one mechanism"), and
+// for FOR UPDATE the columns of the lock.
 func (p *preparedLockStatement) splice(result *message.PreparedResult) {
 	v := result.VariablesMetadata
 	for _, t := range p.statement.OwnMarkers() {
@@ -121,8 +121,8 @@ func (p *preparedLockStatement) nameOf(t rewrite.Term) string {
 	return markerName(p.text, t, name)
 }
 
-// markerName returns the name of a marker in the metadata, by which drivers bind: the marker's own name if it
-// has one, else name.
+// markerName returns the name of a marker in the metadata, by which drivers bind: the marker's own
+// name if it has one, else name.
 func markerName(text []byte, t rewrite.Term, name string) string {
 	if t.Name != (rewrite.Name{}) {
 		return string(t.Name.AppendTo(nil, text))
@@ -130,8 +130,8 @@ func markerName(text []byte, t rewrite.Term, name string) string {
 	return name
 }
 
-// executedID is the beginning of an EXECUTE: Cassandra's prepared id and, in protocol 5, the result metadata
-// id that the client has.
+// executedID is the beginning of an EXECUTE: Cassandra's prepared id and, in protocol 5, the result
+// metadata id that the client has.
 type executedID struct{ statement, metadata []byte }
 
 // appendTo appends the wire form.
@@ -145,8 +145,8 @@ func (id executedID) appendTo(dst []byte, version byte) []byte {
 	return dst
 }
 
-// describeLock is the action for the PREPARE of LOCK, UNLOCK or LIST LOCKS. A client gets an answer only if
-// it may execute the statement.
+// describeLock is the action for the PREPARE of LOCK, UNLOCK or LIST LOCKS. A client gets an answer
+// only if it may execute the statement.
 type describeLock struct{ lockStatement }
 
 // String implements action.
@@ -235,8 +235,8 @@ func (s *lockStatement) variables() (*message.VariablesMetadata, *wire.Failure) 
 	return v, nil
 }
 
-// keyType returns the protocol's type for the CQL type of a key column. A table whose key has another type
-// cannot be locked (rewrite.Canonical).
+// keyType returns the protocol's type for the CQL type of a key column. A table whose key has
+// another type cannot be locked (rewrite.Canonical).
 func keyType(cql string) datatype.DataType {
 	switch cql {
 	case "text", "varchar":
@@ -321,7 +321,8 @@ func (c *conn) reuseValues(values [][]byte) {
 	}
 }
 
-// current returns the statement with its table as it is now, which may have changed since the PREPARE.
+// current returns the statement with its table as it is now, which may have changed since the
+// PREPARE.
 func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 	s := lockStatement{
 		Statement: statement.Statement{Parsed: p.statement, Text: p.text, Table: p.table, Names: p.names},

@@ -8,8 +8,8 @@ import (
 	"music/frontend/wire"
 )
 
-// decideQuery decides about a QUERY by its text. If the statement is not on a critical table, only the
-// head of its text is read, and it is forwarded.
+// decideQuery decides about a QUERY by its text. If the statement is not on a critical table, only
+// the head of its text is read, and it is forwarded.
 func (c *conn) decideQuery(e *wire.Envelope) decision {
 	body, err := c.plainBody(e)
 	if err != nil {
@@ -31,8 +31,8 @@ func (c *conn) decideQuery(e *wire.Envelope) decision {
 	return c.decideMeaning(e, &r, text, rest).on(r.unlisted)
 }
 
-// decideMeaning decides about a QUERY, or an EXECUTE of a reread statement, whose text has been read. rest
-// is the body of a QUERY after the text.
+// decideMeaning decides about a QUERY, or an EXECUTE of a reread statement, whose text has been
+// read. rest is the body of a QUERY after the text.
 func (c *conn) decideMeaning(e *wire.Envelope, r *reading, text, rest []byte) decision {
 	switch r.meaning {
 	case meaningLocal, meaningPeers:
@@ -73,8 +73,8 @@ func (c *conn) decideMeaning(e *wire.Envelope, r *reading, text, rest []byte) de
 }
 
 // keyspaceOfQuery returns the keyspace in the parameters of a QUERY, or "" (v5 spec section 4.1.4;
-// Cassandra 5.0.8 obeys it in every version). rest is the body after the text. Usually the flags show that
-// there is none; else it returns wire.ErrShort unless rest is whole.
+// Cassandra 5.0.8 obeys it in every version). rest is the body after the text. Usually the flags
+// show that there is none; else it returns wire.ErrShort unless rest is whole.
 func (c *conn) keyspaceOfQuery(rest []byte, whole bool) (string, error) {
 	cur := wire.Cursor{Body: rest}
 	cur.Short() // the consistency
@@ -92,8 +92,8 @@ func (c *conn) keyspaceOfQuery(rest []byte, whole bool) (string, error) {
 	return p.Keyspace, nil
 }
 
-// textAt returns the [long string] at the start of a body, as far as it has arrived; whole reports whether
-// all of it has.
+// textAt returns the [long string] at the start of a body, as far as it has arrived; whole reports
+// whether all of it has.
 func textAt(body []byte) (text []byte, whole bool, err error) {
 	cur := wire.Cursor{Body: body}
 	n := cur.Int()

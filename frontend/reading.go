@@ -40,8 +40,9 @@ type reading struct {
 	unlisted *[2]string  // keyspace and name of a table that it writes or locks and that is not in the schema as last read
 }
 
-// read classifies a statement by its text, into r, which must be empty. It returns false if the part of
-// the text that has arrived is not enough. It does not allocate for statements that are forwarded.
+// read classifies a statement by its text, into r, which must be empty. It returns false if the
+// part of the text that has arrived is not enough. It does not allocate for statements that are
+// forwarded.
 func (c *conn) read(r *reading, text []byte, whole bool, keyspaceOfRequest string) (ok bool) {
 	head := rewrite.ReadHead(text, whole)
 	if !head.Complete && !whole {
@@ -178,8 +179,8 @@ func (c *conn) lookup(key tableKey) *catalog.Table {
 	return c.server.Tables.Find(key)
 }
 
-// unlisted returns keyspace and name of a table that is not in the schema as last read, else nil. A key
-// without a keyspace names no table: the result is nil.
+// unlisted returns keyspace and name of a table that is not in the schema as last read, else nil. A
+// key without a keyspace names no table: the result is nil.
 func (c *conn) unlisted(key tableKey) *[2]string {
 	if key[0] == 0 || c.server.Tables.InSchema(key) {
 		return nil
@@ -219,9 +220,10 @@ func (k tableKey) reserved() bool {
 	return string(k[:at]) == "music" && string(k[at+1:]) != "named"
 }
 
-// closed reports whether clients must not execute a statement on the table: it would change what only
-// proxies may change, or read the cluster's secret. Allowed are reading all other tables, changing the
-// replication of keyspace music, and dropping the companion of a table that is no longer critical.
+// closed reports whether clients must not execute a statement on the table: it would change what
+// only proxies may change, or read the cluster's secret. Allowed are reading all other tables,
+// changing the replication of keyspace music, and dropping the companion of a table that is no
+// longer critical.
 func (k tableKey) closed(head *rewrite.Head) bool {
 	if head.Verb != rewrite.Schema {
 		return k.reserved() && (head.Verb != rewrite.Select || string(k) == "music\x00secrets")
@@ -252,8 +254,8 @@ func (c *conn) keepsLocks(head *rewrite.Head, name tableKey) (f *wire.Failure) {
 	return f
 }
 
-// readUnclear classifies a text that the proxy cannot parse, such as a transaction of Cassandra 6. It is
-// refused if a word in it may name a critical table or a table of the proxies.
+// readUnclear classifies a text that the proxy cannot parse, such as a transaction of Cassandra 6.
+// It is refused if a word in it may name a critical table or a table of the proxies.
 func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 	if c.server.Tables == nil {
 		return reading{meaning: meaningUnclear}
@@ -297,12 +299,12 @@ func wordsOf(text []byte) []string {
 	})
 }
 
-// naming tells how a text names a table: way is 0 for keyspace and name in a row, 1 for any other, and at
-// is the index of the word.
+// naming tells how a text names a table: way is 0 for keyspace and name in a row, 1 for any other,
+// and at is the index of the word.
 type naming struct{ way, at int }
 
-// namedIn reports whether words may name a table, and how. Its name must be one of them, and its keyspace
-// another or the one in use: comments may stand between the two.
+// namedIn reports whether words may name a table, and how. Its name must be one of them, and its
+// keyspace another or the one in use: comments may stand between the two.
 func namedIn(words []string, t *catalog.Table, used string) (n naming, ok bool) {
 	keyspace, name := strings.ToLower(t.Keyspace), strings.ToLower(t.Name)
 	for i := 1; i < len(words); i++ {

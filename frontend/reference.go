@@ -17,16 +17,16 @@ import (
 	"music/musiccore"
 )
 
-// A client sees a reference with a tag appended, so that references cannot be guessed, nor used for another
-// key or another generation of the table. The limit MaxRef keeps the number below the bits of every double
-// from 1 on, see statement.wholeNumber.
+// A client sees a reference with a tag appended, so that references cannot be guessed, nor used for
+// another key or another generation of the table. The limit MaxRef keeps the number below the bits
+// of every double from 1 on, see statement.wholeNumber.
 const (
 	tagBits                   = 23
 	MaxRef  musiccore.LockRef = 0x3ff<<(52-tagBits) - 1 // the highest reference that can be given
 )
 
-// References converts references to the numbers that clients see, and back. It is safe for concurrent use,
-// and does not block.
+// References converts references to the numbers that clients see, and back. It is safe for
+// concurrent use, and does not block.
 type References interface {
 	// Show returns a key's reference as its client sees it. The number rises with the reference.
 	// generation is that of the key's table.
@@ -109,8 +109,8 @@ func (s *Server) shown(generation [16]byte, k musiccore.Key, ref musiccore.LockR
 	return s.References.Show(generation, k, ref)
 }
 
-// wrongReferences slows down a client that guesses references: it counts those that were never shown for
-// their key.
+// wrongReferences slows down a client that guesses references: it counts those that were never
+// shown for their key.
 type wrongReferences struct {
 	wrong atomic.Int64
 	turn  chan struct{} // a mutex: after the first wrong reference they are read one at a time
@@ -121,8 +121,9 @@ const (
 	maxWrongPause = time.Second           // … up to this
 )
 
-// readReference returns the reference that the client has sent as n; 0 for 0. If n is wrong it blocks for
-// a while, and so do the connection's other requests with a reference, so that guessing takes too long.
+// readReference returns the reference that the client has sent as n; 0 for 0. If n is wrong it
+// blocks for a while, and so do the connection's other requests with a reference, so that guessing
+// takes too long.
 func (c *conn) readReference(critical *catalog.Critical, t *catalog.Table, k musiccore.Key, n int64) (musiccore.LockRef, *wire.Failure) {
 	if n == 0 {
 		return 0, nil
@@ -149,7 +150,8 @@ func (c *conn) readReference(critical *catalog.Critical, t *catalog.Table, k mus
 	return 0, refusal.OfOperation(musiccore.ErrNotHeld, t, n)
 }
 
-// pauseAfterWrong blocks for the pause after so many wrong references, or until the connection ends.
+// pauseAfterWrong blocks for the pause after so many wrong references, or until the connection
+// ends.
 func (c *conn) pauseAfterWrong(wrong int64) {
 	timer := time.NewTimer(min(time.Duration(wrong)*wrongPause, maxWrongPause))
 	defer timer.Stop()

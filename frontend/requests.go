@@ -12,8 +12,8 @@ import (
 	"music/frontend/wire"
 )
 
-// requests is the relay.Handler of the direction client → Cassandra. It decides about each request, with
-// one method for each opcode.
+// requests is the relay.Handler of the direction client → Cassandra. It decides about each request,
+// with one method for each opcode.
 type requests conn
 
 // maxBeforeLogin bounds a message of a client that is not logged in yet, in bytes.
@@ -41,14 +41,14 @@ func (r *requests) check(h *wire.Header) error {
 	return nil
 }
 
-// inUse returns the error for a second request on an open stream: the answer to one could be taken for the
-// answer to the other.
+// inUse returns the error for a second request on an open stream: the answer to one could be taken
+// for the answer to the other.
 func inUse(stream int16) *wire.Failure {
 	return wire.ProtocolError("Stream id %d is in use: its request has not been answered yet", stream)
 }
 
-// violation is the error that ends a connection whose client violated the protocol. conn.farewell sends
-// failure to the client.
+// violation is the error that ends a connection whose client violated the protocol. conn.farewell
+// sends failure to the client.
 type violation struct {
 	version byte
 	stream  int16
@@ -63,8 +63,8 @@ func (c *conn) violation(stream int16, f *wire.Failure) error {
 	return &violation{version: c.version, stream: stream, failure: f}
 }
 
-// Decide implements relay.Handler: it decides about a request by its header and as much of its body as is
-// needed (docs/design.md 6.3).
+// Decide implements relay.Handler: it decides about a request by its header and as much of its body
+// as is needed (docs/design.md 6.3).
 func (r *requests) Decide(e *wire.Envelope) (relay.Decision, error) {
 	c := (*conn)(r)
 	if err := r.check(&e.Header); err != nil {
@@ -104,10 +104,10 @@ func (r *requests) Decide(e *wire.Envelope) (relay.Decision, error) {
 	}
 }
 
-// Await implements relay.Handler. For a request on a table that is not in the schema it blocks until the
-// schema has been read again. Else it blocks until every request has been answered. USE needs that before
-// and after it: Cassandra carries out the requests of a connection in any order, and the proxy must know
-// the keyspace of each.
+// Await implements relay.Handler. For a request on a table that is not in the schema it blocks
+// until the schema has been read again. Else it blocks until every request has been answered. USE
+// needs that before and after it: Cassandra carries out the requests of a connection in any order,
+// and the proxy must know the keyspace of each.
 func (r *requests) Await() error {
 	c := (*conn)(r)
 	if c.catchUp {
@@ -127,8 +127,8 @@ func (r *requests) Await() error {
 	return nil
 }
 
-// expect opens the stream of a request that is forwarded now, and has its answer watched; nil means that
-// it need not be. It fails if the stream is already open.
+// expect opens the stream of a request that is forwarded now, and has its answer watched; nil means
+// that it need not be. It fails if the stream is already open.
 func (c *conn) expect(e wire.Envelope, w *watch) error {
 	if err := c.owe(e.Stream, w); err != nil {
 		return err
@@ -160,8 +160,8 @@ func (c *conn) note(h *wire.Header, w *watch) {
 	c.server.Stats.Count(c.id, h.OpCode, traffic.Forwarded)
 }
 
-// decide decides about a request: it is the table from opcode to method. It may be called several times
-// for one request, and changes no state that it depends on.
+// decide decides about a request: it is the table from opcode to method. It may be called several
+// times for one request, and changes no state that it depends on.
 func (c *conn) decide(e *wire.Envelope) decision {
 	if !c.loggedIn.Load() {
 		return c.decideLogin(*e)
@@ -194,8 +194,8 @@ func (c *conn) decide(e *wire.Envelope) decision {
 const headerFlags = primitive.HeaderFlagCompressed | primitive.HeaderFlagTracing | primitive.HeaderFlagCustomPayload |
 	primitive.HeaderFlagWarning | primitive.HeaderFlagUseBeta
 
-// Perform implements relay.Handler: it performs the action for the request that Decide has just held back.
-// The request's custom payload is sent with whatever replaces it.
+// Perform implements relay.Handler: it performs the action for the request that Decide has just
+// held back. The request's custom payload is sent with whatever replaces it.
 func (r *requests) Perform(e wire.Envelope) error {
 	c := (*conn)(r)
 	if c.down.Out.Full() { // do not pile up answers for a client that does not read
@@ -215,7 +215,8 @@ func (r *requests) Perform(e wire.Envelope) error {
 	return err
 }
 
-// payload returns a copy of the custom payload of a whole request, as on the wire; nil if it is malformed.
+// payload returns a copy of the custom payload of a whole request, as on the wire; nil if it is
+// malformed.
 func (c *conn) payload(e wire.Envelope) []byte {
 	body, err := c.uncompressed(e)
 	if err != nil {
@@ -228,8 +229,8 @@ func (c *conn) payload(e wire.Envelope) []byte {
 	return bytes.Clone(body[:cur.At])
 }
 
-// Flushed implements relay.Handler. It blocks while the client does not read its answers, and while the
-// memory for waiting requests is used up. It stops reading from a draining connection.
+// Flushed implements relay.Handler. It blocks while the client does not read its answers, and while
+// the memory for waiting requests is used up. It stops reading from a draining connection.
 func (r *requests) Flushed() {
 	r.sample.Flushed()
 	r.down.Out.Room(r.done)
@@ -250,14 +251,14 @@ func (c *conn) forwardHeld(e wire.Envelope, w *watch) error {
 	return nil
 }
 
-// forwardEdited sends a request that was held back with another body, which is uncompressed and without
-// custom payload, and has its answer watched.
+// forwardEdited sends a request that was held back with another body, which is uncompressed and
+// without custom payload, and has its answer watched.
 func (c *conn) forwardEdited(e wire.Envelope, w *watch, body []byte) error {
 	return c.forwardAs(e, e.OpCode, w, body)
 }
 
-// forwardAs is forwardEdited with another opcode. The request is counted under the opcode that the client
-// has sent.
+// forwardAs is forwardEdited with another opcode. The request is counted under the opcode that the
+// client has sent.
 func (c *conn) forwardAs(e wire.Envelope, opcode primitive.OpCode, w *watch, body []byte) error {
 	if err := c.expect(e, w); err != nil {
 		return err
@@ -281,13 +282,13 @@ func (c *conn) answerUnreadable(e wire.Envelope, err error) error {
 	return c.answer(e, unreadable(e.OpCode, err))
 }
 
-// scratchSize is the size of the memory that a connection keeps to decompress requests; larger requests
-// are decompressed into new memory.
+// scratchSize is the size of the memory that a connection keeps to decompress requests; larger
+// requests are decompressed into new memory.
 const scratchSize = 4 << 10
 
-// plainBody returns a request's body decompressed and without its custom payload (v4 spec section 2.2), as
-// far as it has arrived. A compressed body must be whole, else the error is wire.ErrShort. The result is
-// valid until the next call.
+// plainBody returns a request's body decompressed and without its custom payload (v4 spec section
+// 2.2), as far as it has arrived. A compressed body must be whole, else the error is wire.ErrShort.
+// The result is valid until the next call.
 func (c *conn) plainBody(e *wire.Envelope) ([]byte, error) {
 	if e.Flags&(primitive.HeaderFlagCompressed|primitive.HeaderFlagCustomPayload) == 0 {
 		return e.Body(), nil
@@ -320,8 +321,8 @@ func (c *conn) uncompressed(e wire.Envelope) ([]byte, error) {
 	return wire.Decompress(c.framing.Compression, e.Body(), c.scratch, c.server.Limits().Frame)
 }
 
-// unreadable returns the decision about a body that could not be read: wait for the rest or, if it is
-// whole, refuse it.
+// unreadable returns the decision about a body that could not be read: wait for the rest or, if it
+// is whole, refuse it.
 func (c *conn) unreadable(e wire.Envelope, err error) decision {
 	if !e.Whole() {
 		return decision{verdict: relay.NeedWhole}
@@ -334,8 +335,8 @@ func unreadable(opcode primitive.OpCode, err error) *wire.Failure {
 	return wire.ProtocolError("%s message cannot be read: %v", traffic.OpcodeName(opcode), err)
 }
 
-// decision is what becomes of a request. The zero value forwards it as the bytes received. With more than
-// four words it would no longer be returned in registers.
+// decision is what becomes of a request. The zero value forwards it as the bytes received. With
+// more than four words it would no longer be returned in registers.
 type decision struct {
 	verdict relay.Decision
 	watch   *watch // for relay.Forward: how its answer is watched; nil if it is not

@@ -14,12 +14,12 @@ import (
 	"music/frontend/wire"
 )
 
-// responses is the relay.Handler of the direction Cassandra → client. It finds the few answers that the
-// proxy must look at.
+// responses is the relay.Handler of the direction Cassandra → client. It finds the few answers that
+// the proxy must look at.
 type responses conn
 
-// Decide implements relay.Handler: it decides about a response by its stream. It looks only into watched
-// answers and into errors that may name nodes.
+// Decide implements relay.Handler: it decides about a response by its stream. It looks only into
+// watched answers and into errors that may name nodes.
 func (r *responses) Decide(e *wire.Envelope) (relay.Decision, error) {
 	c := (*conn)(r)
 	if e.Version&wire.ResponseBit == 0 {
@@ -139,8 +139,8 @@ func (c *conn) decode(e wire.Envelope) (*frame.Frame, error) {
 	return wire.Decode(e.Header, flags, body)
 }
 
-// maxDecoded bounds the size of a decoded answer, in bytes: rows of system tables and prepared metadata
-// are small.
+// maxDecoded bounds the size of a decoded answer, in bytes: rows of system tables and prepared
+// metadata are small.
 const maxDecoded = 64 << 20
 
 // plainAnswer returns the decompressed body of a response, and the flags that apply to it.
@@ -153,12 +153,12 @@ func (c *conn) plainAnswer(e wire.Envelope) ([]byte, primitive.HeaderFlag, error
 }
 
 // SchemaChange is the change that a client's DDL has made, in the protocol's words (v4 spec section
-// 4.2.5.5). Change is empty if it has made none, as with IF NOT EXISTS: the table may have been created by
-// another client, and this proxy may not know it yet.
+// 4.2.5.5). Change is empty if it has made none, as with IF NOT EXISTS: the table may have been
+// created by another client, and this proxy may not know it yet.
 type SchemaChange struct{ Change, Target, Keyspace, Name string }
 
-// performSchema has the proxy follow a schema change before the client gets the answer, so that the client
-// can rely on a table being critical. It does not block the connection's other requests.
+// performSchema has the proxy follow a schema change before the client gets the answer, so that the
+// client can rely on a table being critical. It does not block the connection's other requests.
 func (c *conn) performSchema(e wire.Envelope, change SchemaChange) error {
 	f, err := c.decode(e)
 	if err != nil {
@@ -233,8 +233,9 @@ type watch struct {
 	unserved  *wire.Failure                              // watchUnserved: the error if Cassandra cannot parse the text
 }
 
-// watches holds the watched requests of a connection, by stream. It is safe for concurrent use. The values
-// are pointers because a map allocates room for several values at once, and most connections have none.
+// watches holds the watched requests of a connection, by stream. It is safe for concurrent use. The
+// values are pointers because a map allocates room for several values at once, and most connections
+// have none.
 type watches struct {
 	mu sync.Mutex
 	by map[int16]*watch
@@ -295,8 +296,8 @@ func (w *watches) removeAll() map[int16]*watch {
 	return all
 }
 
-// warn returns an answer with warnings added. It returns e itself in protocol 3, which has no warnings,
-// and if the answer is malformed.
+// warn returns an answer with warnings added. It returns e itself in protocol 3, which has no
+// warnings, and if the answer is malformed.
 func (c *conn) warn(e wire.Envelope, warnings []string) wire.Envelope {
 	if len(warnings) == 0 || c.version < byte(primitive.ProtocolVersion4) {
 		return e

@@ -37,15 +37,15 @@ type right struct {
 	what  permission
 }
 
-// rights holds the permissions of a connection's client that Cassandra has confirmed, and until when they
-// are relied on. It is safe for concurrent use.
+// rights holds the permissions of a connection's client that Cassandra has confirmed, and until
+// when they are relied on. It is safe for concurrent use.
 type rights struct {
 	mu    sync.Mutex
 	until map[right]time.Time
 }
 
-// permissions returns the permissions that a statement needs on its table: those that Cassandra demands for
-// the equivalent statement. A condition needs SELECT, since its answer shows data.
+// permissions returns the permissions that a statement needs on its table: those that Cassandra
+// demands for the equivalent statement. A condition needs SELECT, since its answer shows data.
 func (s *lockStatement) permissions() permission {
 	switch st := s.Parsed; {
 	case s.Table == nil: // LIST LOCKS of all tables
@@ -60,8 +60,9 @@ func (s *lockStatement) permissions() permission {
 	return permissionModify
 }
 
-// missingPermission returns one of the needed permissions that Cassandra has not confirmed lately; 0 if it
-// has confirmed all, or has no roles. It does not allocate, and takes no lock that other clients take.
+// missingPermission returns one of the needed permissions that Cassandra has not confirmed lately;
+// 0 if it has confirmed all, or has no roles. It does not allocate, and takes no lock that other
+// clients take.
 func (c *conn) missingPermission(t *catalog.Table, need permission) permission {
 	if !c.authenticated.Load() {
 		return 0
@@ -94,9 +95,9 @@ type probe struct {
 	role string // a role that does not exist: the permission is there if the error names it; "" if success shows it
 }
 
-// newProbe returns the probe for a right. For reading and writing it is a statement on no row (tried on
-// 5.0.8: there is no mutation). For AUTHORIZE it revokes that permission from a role that does not exist:
-// Cassandra checks the client's permission before it looks that role up.
+// newProbe returns the probe for a right. For reading and writing it is a statement on no row
+// (tried on 5.0.8: there is no mutation). For AUTHORIZE it revokes that permission from a role that
+// does not exist: Cassandra checks the client's permission before it looks that role up.
 func newProbe(r right, critical *catalog.Critical) probe {
 	table := rewrite.Quote(r.table.Keyspace) + "." + rewrite.Quote(r.table.Name)
 	text := "DELETE FROM " + table
@@ -127,9 +128,9 @@ func (c *conn) grants(e wire.Envelope, p probe) bool {
 	return ok && strings.Contains(failure.ErrorMessage, p.role)
 }
 
-// whenPermitted calls act when Cassandra has confirmed all permissions that a statement needs. Missing ones
-// are probed one after another; emit sends the first probe. The core is not asked before, so that a client
-// without the permission neither sees nor changes anything of a lock.
+// whenPermitted calls act when Cassandra has confirmed all permissions that a statement needs.
+// Missing ones are probed one after another; emit sends the first probe. The core is not asked
+// before, so that a client without the permission neither sees nor changes anything of a lock.
 func (c *conn) whenPermitted(h wire.Header, s *lockStatement, need permission, emit func([]byte), act func() *wire.Failure) *wire.Failure {
 	what := c.missingPermission(s.Table, need)
 	if what == 0 {
@@ -147,9 +148,9 @@ func (c *conn) whenPermitted(h wire.Header, s *lockStatement, need permission, e
 	return f
 }
 
-// askRight returns the request that probes for a permission, on the client's own connection and the stream
-// of its request, and has its answer watched. act is called if the client has the permission; else the
-// client gets Cassandra's error.
+// askRight returns the request that probes for a permission, on the client's own connection and the
+// stream of its request, and has its answer watched. act is called if the client has the
+// permission; else the client gets Cassandra's error.
 func (c *conn) askRight(h wire.Header, s *lockStatement, what permission, act func()) ([]byte, *wire.Failure) {
 	r := right{s.Table, what}
 	asked := newProbe(r, s.Critical)

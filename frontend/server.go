@@ -1,5 +1,6 @@
-// Package frontend serves CQL clients. It relays requests and responses as the bytes received, looks into
-// those that may be on a critical table, and carries out LOCK, UNLOCK and the operations under a lock.
+// Package frontend serves CQL clients. It relays requests and responses as the bytes received,
+// looks into those that may be on a critical table, and carries out LOCK, UNLOCK and the operations
+// under a lock.
 package frontend
 
 import (
@@ -29,7 +30,8 @@ type Options struct {
 	Timeouts
 
 	Locks Locks // nil if locks are off; then Tables is nil, too
-	// References converts references of Locks to those that clients see. It must be set if Locks is.
+	// References converts references of Locks to those that clients see. It must be set if Locks
+	// is.
 	References References
 	// Audit is called for each refused statement on a lock, unless it is nil. It must be safe for
 	// concurrent use and must not block.
@@ -55,18 +57,21 @@ type Cluster struct {
 
 // Schema gives the server access to Cassandra's schema.
 type Schema struct {
-	// Tables is nil if locks are off. Then only statements on the cluster's topology are looked into.
+	// Tables is nil if locks are off. Then only statements on the cluster's topology are looked
+	// into.
 	Tables *catalog.Tables
-	// DDL is called after a client's schema change, before the client gets the answer. It blocks until
-	// the change has been followed, or up to a limit of its own.
+	// DDL is called after a client's schema change, before the client gets the answer. It blocks
+	// until the change has been followed, or up to a limit of its own.
 	DDL func(change SchemaChange) (warnings []string)
 	// Hindrance returns why a table that a client's schema change would make critical cannot be
-	// locked, and what to do about it; "" if it can. It blocks for at most two seconds. It may be nil.
+	// locked, and what to do about it; "" if it can. It blocks for at most two seconds. It may be
+	// nil.
 	Hindrance func(change CriticalChange) string
-	// SchemaIsCurrent reports whether Tables corresponds to Cassandra's present schema. It blocks for
-	// at most two seconds. It may be nil.
+	// SchemaIsCurrent reports whether Tables corresponds to Cassandra's present schema. It blocks
+	// for at most two seconds. It may be nil.
 	SchemaIsCurrent func() bool
-	// CatchUp reads the schema again. It blocks until Tables is current, or up to a limit of its own.
+	// CatchUp reads the schema again. It blocks until Tables is current, or up to a limit of its
+	// own.
 	CatchUp func()
 	// CriticalByName reports whether a table is critical by the configuration, whatever its comment
 	// says. It must not block. It may be nil.
@@ -104,8 +109,8 @@ func NewServer(o Options) *Server {
 }
 
 // Serve accepts clients until ctx ends or the listener fails. Then it drains: it waits, for at most
-// DrainTimeout, until open requests have been answered. It closes the listener, and returns when every
-// connection has ended: nil if ctx has ended, else why the listener failed.
+// DrainTimeout, until open requests have been answered. It closes the listener, and returns when
+// every connection has ended: nil if ctx has ended, else why the listener failed.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -144,7 +149,8 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// acceptPause is the pause after a failed accept: a process that is out of file descriptors must not spin.
+// acceptPause is the pause after a failed accept: a process that is out of file descriptors must
+// not spin.
 const acceptPause = 50 * time.Millisecond
 
 // sleep blocks for d or until ctx ends. It returns false if ctx has ended.
@@ -199,9 +205,9 @@ func (s *Server) each(f func(*conn)) {
 	}
 }
 
-// Outstanding marks the requests that have been forwarded as received and have no answer yet. left reports
-// whether any of these still has none. Once a plain write from before a table became critical has been
-// answered, it has got its timestamp.
+// Outstanding marks the requests that have been forwarded as received and have no answer yet. left
+// reports whether any of these still has none. Once a plain write from before a table became
+// critical has been answered, it has got its timestamp.
 func (s *Server) Outstanding() (left func() bool) {
 	s.each(func(c *conn) { c.streams.Mark() })
 	return func() bool {
@@ -211,8 +217,8 @@ func (s *Server) Outstanding() (left func() bool) {
 	}
 }
 
-// drain makes every connection end when its requests have been answered. After DrainTimeout it ends those
-// that are left. It returns then, or when over is closed.
+// drain makes every connection end when its requests have been answered. After DrainTimeout it ends
+// those that are left. It returns then, or when over is closed.
 func (s *Server) drain(over <-chan struct{}) {
 	timer := time.NewTimer(s.DrainTimeout)
 	defer timer.Stop()
@@ -234,8 +240,8 @@ func every(d time.Duration) (ticks <-chan time.Time, stop func()) {
 	return ticker.C, ticker.Stop
 }
 
-// checkHealth checks every connection, checksPerTimeout times per BackendTimeout and per MessageTimeout,
-// until over is closed.
+// checkHealth checks every connection, checksPerTimeout times per BackendTimeout and per
+// MessageTimeout, until over is closed.
 func (s *Server) checkHealth(over <-chan struct{}) {
 	backend, stop := every(s.BackendTimeout / checksPerTimeout)
 	defer stop()
@@ -253,8 +259,8 @@ func (s *Server) checkHealth(over <-chan struct{}) {
 	}
 }
 
-// Limits bound what clients can use of the proxy's resources. They may change: a new limit applies to
-// requests from then on, and does not end existing connections.
+// Limits bound what clients can use of the proxy's resources. They may change: a new limit applies
+// to requests from then on, and does not end existing connections.
 type Limits struct {
 	Connections  int // open connections
 	Frame        int // bytes of one message of a client
@@ -281,8 +287,8 @@ func (l *Limits) checkText(text []byte) *wire.Failure {
 	return nil
 }
 
-// checkVerb is checkText for a QUERY: only LOCK, UNLOCK and LIST LOCKS are bounded, since the text of a
-// write may contain its values.
+// checkVerb is checkText for a QUERY: only LOCK, UNLOCK and LIST LOCKS are bounded, since the text
+// of a write may contain its values.
 func (l *Limits) checkVerb(verb rewrite.Verb, text []byte) *wire.Failure {
 	switch verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
@@ -291,8 +297,8 @@ func (l *Limits) checkVerb(verb rewrite.Verb, text []byte) *wire.Failure {
 	return nil
 }
 
-// checkLabel refuses a text of AS or REASON that is too long, since it is sent to every waiting client and
-// to other proxies.
+// checkLabel refuses a text of AS or REASON that is too long, since it is sent to every waiting
+// client and to other proxies.
 func (l *Limits) checkLabel(label, what string) *wire.Failure {
 	if len(label) > l.Label {
 		return wire.Invalid("MUSIC_REFUSED: the text of %s has %d bytes; at most %d (max-label-size): shorten it", what, len(label), l.Label)

@@ -19,7 +19,8 @@ import (
 	"music/rewrite"
 )
 
-// grantColumns returns the columns of the answer to LOCK and UNLOCK. With IN they end with those of the key.
+// grantColumns returns the columns of the answer to LOCK and UNLOCK. With IN they end with those of
+// the key.
 func (s *lockStatement) grantColumns() []*message.ColumnMetadata {
 	columns := grant.Columns(s.Table)
 	if !s.SeveralKeys() {
@@ -73,8 +74,8 @@ func (a *lockExecution) several() *wire.Failure {
 	return nil
 }
 
-// multiLock is one LOCK on several keys. The keys are locked one after another, in an order that is the
-// same for every client, so that two clients never wait for each other.
+// multiLock is one LOCK on several keys. The keys are locked one after another, in an order that is
+// the same for every client, so that two clients never wait for each other.
 type multiLock struct {
 	conn    *conn
 	stream  int16
@@ -118,8 +119,8 @@ func (r *multiLock) patience() time.Duration {
 	return r.request.Wait
 }
 
-// order returns the keys in the order in which they are locked: sorted or, with SKIP LOCKED, which does
-// not wait, in the order of the text.
+// order returns the keys in the order in which they are locked: sorted or, with SKIP LOCKED, which
+// does not wait, in the order of the text.
 func (r *multiLock) order() []*multiLockKey {
 	order := slices.Clone(r.keys)
 	if !r.skip {
@@ -128,8 +129,8 @@ func (r *multiLock) order() []*multiLockKey {
 	return order
 }
 
-// lockKeys locks one key after another until it has enough of them or, unless with SKIP LOCKED, one cannot
-// be had. Last it renews the leases of those that it has, which have run meanwhile.
+// lockKeys locks one key after another until it has enough of them or, unless with SKIP LOCKED, one
+// cannot be had. Last it renews the leases of those that it has, which have run meanwhile.
 func (r *multiLock) lockKeys(limit context.Context) (got []*multiLockKey, f *wire.Failure) {
 	end, _ := limit.Deadline()
 	for _, w := range r.order() {
@@ -160,8 +161,8 @@ func (r *multiLock) complete(got []*multiLockKey) bool {
 	return len(got) == min(r.most, len(r.keys)) && !slices.ContainsFunc(got, func(w *multiLockKey) bool { return w.grant.State != musiccore.StateHeld })
 }
 
-// lockKey asks for the lock of one key. It blocks until the answer or until limit is closed; nil means no
-// limit. If the lock is not held then, its reference has been released.
+// lockKey asks for the lock of one key. It blocks until the answer or until limit is closed; nil
+// means no limit. If the lock is not held then, its reference has been released.
 func (r *multiLock) lockKey(w *multiLockKey, q musiccore.Request, limit <-chan struct{}) *wire.Failure {
 	w.asked = true
 	a, ok := r.conn.lockUntil(w.Key, q, limit)
@@ -211,8 +212,8 @@ func (r *multiLock) shown(w *multiLockKey) int64 {
 	return r.conn.server.shown(r.generation, w.Key, w.grant.Ref)
 }
 
-// lockUntil asks for a lock and blocks until the answer. If limit is closed or the connection ends before,
-// ok is false, and a lock that is granted nevertheless is released.
+// lockUntil asks for a lock and blocks until the answer. If limit is closed or the connection ends
+// before, ok is false, and a lock that is granted nevertheless is released.
 func (c *conn) lockUntil(k musiccore.Key, q musiccore.Request, limit <-chan struct{}) (a musiccore.Answer, ok bool) {
 	var mu sync.Mutex
 	late := false

@@ -13,8 +13,9 @@ import (
 	"music/frontend/wire"
 )
 
-// unlockedWrite is a plain write that is held back because a table that it writes has unlocked=auto. What
-// becomes of it is decided again when it is carried out, since its tables may have changed.
+// unlockedWrite is a plain write that is held back because a table that it writes has
+// unlocked=auto. What becomes of it is decided again when it is carried out, since its tables may
+// have changed.
 type unlockedWrite struct {
 	conn   *conn
 	e      wire.Envelope    // the request; in memory of its own once it has waited
@@ -83,8 +84,8 @@ func (w *unlockedWrite) run() *wire.Failure {
 	}
 }
 
-// forward forwards the write. done is false, and nothing is sent, if a table changed before the stream was
-// open: Server.Outstanding may not have seen the stream then.
+// forward forwards the write. done is false, and nothing is sent, if a table changed before the
+// stream was open: Server.Outstanding may not have seen the stream then.
 func (w *unlockedWrite) forward() (done bool, f *wire.Failure) {
 	c := w.conn
 	if !c.streams.Begin(w.e.Stream, false) {
@@ -99,8 +100,8 @@ func (w *unlockedWrite) forward() (done bool, f *wire.Failure) {
 	return true, nil
 }
 
-// wait has the write wait until its table, which is about to be ready, changes. It does not block. done is
-// false if the table has already changed.
+// wait has the write wait until its table, which is about to be ready, changes. It does not block.
+// done is false if the table has already changed.
 func (w *unlockedWrite) wait(table *catalog.Table, now *catalog.Critical) (done bool, f *wire.Failure) {
 	c := w.conn
 	left := time.Until(w.until)
@@ -121,8 +122,8 @@ func (w *unlockedWrite) wait(table *catalog.Table, now *catalog.Critical) (done 
 	return true, nil
 }
 
-// tableWait is the wait of a write for its table. It ends once: by a change of the table, by its time
-// limit, or with the connection.
+// tableWait is the wait of a write for its table. It ends once: by a change of the table, by its
+// time limit, or with the connection.
 type tableWait struct {
 	write     *unlockedWrite
 	table     *catalog.Table
@@ -155,8 +156,8 @@ func (t *tableWait) end() {
 // cancel ends the wait because the connection has ended.
 func (t *tableWait) cancel() { t.stop(func() {}) }
 
-// stop ends the wait and calls last, once. The connection cancels its operations before it waits for its
-// goroutines, so none is started after that.
+// stop ends the wait and calls last, once. The connection cancels its operations before it waits
+// for its goroutines, so none is started after that.
 func (t *tableWait) stop(last func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,7 +214,8 @@ func (s *lockStatement) served() bool {
 	return gives(s.Critical) == givenSection
 }
 
-// refresh gives a plain write the present state of its table, and checks it again if the state has changed.
+// refresh gives a plain write the present state of its table, and checks it again if the state has
+// changed.
 func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
 	same := s.Critical == now
 	s.Critical = now
@@ -276,8 +278,8 @@ func (b *lockedBatch) tables(s *lockStatement) (all []*catalog.Table) {
 	return all
 }
 
-// refresh gives the statements of a plain batch the present states of their tables. It returns an error if
-// a table allows something else than when the batch was read.
+// refresh gives the statements of a plain batch the present states of their tables. It returns an
+// error if a table allows something else than when the batch was read.
 func (b *lockedBatch) refresh() *wire.Failure {
 	for i := range b.children {
 		s, want := &b.children[i], givenSection

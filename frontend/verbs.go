@@ -23,11 +23,12 @@ import (
 	"music/rewrite"
 )
 
-// pythonPatience is how long an answer to the Python driver may take: it gives up after ten seconds.
+// pythonPatience is how long an answer to the Python driver may take: it gives up after ten
+// seconds.
 const pythonPatience = 8 * time.Second
 
-// patienceOf returns how long the driver of that name waits for an answer, less a margin; 0 if that is not
-// known.
+// patienceOf returns how long the driver of that name waits for an answer, less a margin; 0 if that
+// is not known.
 func patienceOf(driver string) time.Duration {
 	if strings.Contains(strings.ToLower(driver), "python") {
 		return pythonPatience
@@ -94,8 +95,8 @@ func (c *conn) appendGrant(dst []byte, stream int16, of *lockSubject, g musiccor
 	return append(dst[:start], c.warned(bytes.Clone(dst[start:]), of.shortened)...)
 }
 
-// request returns the request to the core for the clauses of LOCK or FOR UPDATE, within the limits of the
-// client's driver and of the table.
+// request returns the request to the core for the clauses of LOCK or FOR UPDATE, within the limits
+// of the client's driver and of the table.
 func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire.Failure) {
 	c, s := a.conn, &a.lock
 	st := s.Parsed
@@ -215,8 +216,8 @@ func readList(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failu
 	return s, false, s.CheckWhere()
 }
 
-// list answers LIST LOCKS. If Cassandra has roles the statement must name a table, which the client must
-// be permitted to read.
+// list answers LIST LOCKS. If Cassandra has roles the statement must name a table, which the client
+// must be permitted to read.
 func (a *lockExecution) list() *wire.Failure {
 	c, s, h := a.conn, &a.lock, a.envelope.Header
 	var only musiccore.Key

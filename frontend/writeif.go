@@ -18,9 +18,10 @@ import (
 	"music/rewrite"
 )
 
-// conditionalWrite is a write with IF under a lock: the rows of its conditions are read, the conditions
-// are evaluated, and the write is sent if all of them hold (docs/design.md 4). The lock excludes other
-// holders meanwhile; Server.turns excludes other conditional writes of the same holder.
+// conditionalWrite is a write with IF under a lock: the rows of its conditions are read, the
+// conditions are evaluated, and the write is sent if all of them hold (docs/design.md 4). The lock
+// excludes other holders meanwhile; Server.turns excludes other conditional writes of the same
+// holder.
 type conditionalWrite struct {
 	*statement.Conditional
 	first *lockStatement // its first statement, or the BATCH text; in memory of its own
@@ -32,8 +33,8 @@ type conditionalWrite struct {
 	nextTurn func()                // ends the turn; may be called more than once
 }
 
-// readConditional reads the conditions of a write's statements. first is the first of them, or the BATCH
-// text.
+// readConditional reads the conditions of a write's statements. first is the first of them, or the
+// BATCH text.
 func readConditional(first *lockStatement, parts []statement.Statement, batch bool) (*conditionalWrite, *wire.Failure) {
 	asked, f := statement.ReadConditional(parts, batch)
 	return &conditionalWrite{Conditional: asked, first: first}, f
@@ -88,7 +89,8 @@ func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequ
 	return nil
 }
 
-// readFirst sends the read of a conditional write whose turn has come, unless the client no longer waits.
+// readFirst sends the read of a conditional write whose turn has come, unless the client no longer
+// waits.
 func (o operation) readFirst(read lockedOperation) {
 	c := o.conn
 	begun := false
@@ -107,7 +109,8 @@ func (o operation) readFirst(read lockedOperation) {
 	begun = true
 }
 
-// queryOperation returns a QUERY that the proxy makes, to send in the place of the client's request.
+// queryOperation returns a QUERY that the proxy makes, to send in the place of the client's
+// request.
 func queryOperation(h wire.Header, w statement.Query, s *statement.Statement, q lockedRequest) lockedOperation {
 	h = h.Rewritten()
 	h.OpCode = primitive.OpCodeQuery
@@ -128,9 +131,9 @@ func queryBody(text []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 }
 
-// continueConditional processes the answer to a read, or to the write, of a conditional write. e is the
-// answer as conclude has returned it. It returns the client's answer, or nil if another request has been
-// sent to Cassandra.
+// continueConditional processes the answer to a read, or to the write, of a conditional write. e is
+// the answer as conclude has returned it. It returns the client's answer, or nil if another request
+// has been sent to Cassandra.
 func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 	x, goesOn := f.condition, false
 	defer func() {
@@ -186,9 +189,9 @@ func (x *conditionalWrite) putSums(y *condition.Evaluation) *wire.Failure {
 	return f
 }
 
-// appliedRows returns the answer to a conditional write, in Cassandra's form: [applied] is true if refused
-// is nil, else false, with the columns of refused after it. last is the answer to the last request, whose
-// preamble it gets.
+// appliedRows returns the answer to a conditional write, in Cassandra's form: [applied] is true if
+// refused is nil, else false, with the columns of refused after it. last is the answer to the last
+// request, whose preamble it gets.
 func (c *conn) appliedRows(last *frame.Frame, t *catalog.Table, refused *message.RowsResult) []byte {
 	columns := []*message.ColumnMetadata{{Keyspace: t.Keyspace, Table: t.Name, Name: "[applied]", Type: datatype.Boolean}}
 	all := message.RowSet{{boolean(refused == nil)}}
@@ -207,15 +210,15 @@ func (c *conn) appliedRows(last *frame.Frame, t *catalog.Table, refused *message
 	return e.Raw
 }
 
-// turns carries out the conditional writes of a key one at a time: else two of one holder could both read
-// before either writes. It is safe for concurrent use.
+// turns carries out the conditional writes of a key one at a time: else two of one holder could
+// both read before either writes. It is safe for concurrent use.
 type turns struct {
 	mu      sync.Mutex
 	waiting map[musiccore.Key][]func()
 }
 
-// take calls f when it is its turn: at once, or when the turn before ends, by the goroutine that ends it.
-// f must not block, and must have next called when the turn is over.
+// take calls f when it is its turn: at once, or when the turn before ends, by the goroutine that
+// ends it. f must not block, and must have next called when the turn is over.
 func (t *turns) take(k musiccore.Key, f func(next func())) {
 	run := func() { f(sync.OnceFunc(func() { t.next(k) })) }
 	t.mu.Lock()

@@ -10,8 +10,9 @@ import (
 // ageStep is the precision of ages.oldest.
 const ageStep = 100 * time.Millisecond
 
-// ages finds the age of the oldest of many items without visiting them: it counts how many began in each
-// ageStep. Its memory grows with the number of different steps, not of items. It is safe for concurrent use.
+// ages finds the age of the oldest of many items without visiting them: it counts how many began in
+// each ageStep. Its memory grows with the number of different steps, not of items. It is safe for
+// concurrent use.
 type ages struct {
 	mu     sync.Mutex
 	starts []start // ascending; the first is not empty

@@ -12,9 +12,9 @@ import (
 // disagreeing names what is waited for while not all nodes know of a change.
 const disagreeing = "Cassandra's nodes (they do not agree on the schema, or the home node does not tell it)"
 
-// agreed reports whether the schema that was read is that of the home node and of every other node that is
-// up. A single node may be behind: it may have just come back, or missed a change. Tables may be closed to
-// plain writes by what it says, but never opened.
+// agreed reports whether the schema that was read is that of the home node and of every other node
+// that is up. A single node may be behind: it may have just come back, or missed a change. Tables
+// may be closed to plain writes by what it says, but never opened.
 func (r *schemaReader) agreed(ctx context.Context, version gocql.UUID) bool {
 	if r.node == "" || r.node != r.home() {
 		return false
@@ -32,9 +32,9 @@ func (r *schemaReader) agreed(ctx context.Context, version gocql.UUID) bool {
 	return true
 }
 
-// keep returns the tables to publish. These are the tables that were read, except for a change that would
-// open a table to plain writes or end its locks and that not all nodes agree on: then the table stays as it
-// was before, and late names what is waited for.
+// keep returns the tables to publish. These are the tables that were read, except for a change that
+// would open a table to plain writes or end its locks and that not all nodes agree on: then the
+// table stays as it was before, and late names what is waited for.
 func (s *schema) keep(ctx context.Context, before map[[16]byte]*dataTable, found []*dataTable, version gocql.UUID) (kept []*dataTable, late []string) {
 	var sure, asked bool
 	doubtful := func() bool {
@@ -68,8 +68,8 @@ func (t *dataTable) loses(old *dataTable) bool {
 	return !t.Made || t.Generation != old.Generation
 }
 
-// shown returns the settings with which a table is published until its own are in effect: those of its
-// comment, except that it is not opened to plain writes before music.tables says so, too.
+// shown returns the settings with which a table is published until its own are in effect: those of
+// its comment, except that it is not opened to plain writes before music.tables says so, too.
 func (t *dataTable) shown() catalog.Settings {
 	settings := t.Settings
 	switch {
@@ -82,8 +82,8 @@ func (t *dataTable) shown() catalog.Settings {
 	return settings
 }
 
-// stillStored reports whether a table is critical by its row in music.tables, read at QUORUM. It returns
-// true if the row cannot be read.
+// stillStored reports whether a table is critical by its row in music.tables, read at QUORUM. It
+// returns true if the row cannot be read.
 func (r *schemaReader) stillStored(ctx context.Context, old *dataTable) bool {
 	now := &dataTable{keyspace: old.keyspace, name: old.name, Critical: catalog.Critical{ID: old.ID, Settings: old.Settings, Marked: old.Marked, Made: old.Made}}
 	r.readStored(ctx, now)

@@ -30,8 +30,8 @@ const (
 // auditLevels returns the levels as words of the setting audit.
 func auditLevels() []string { return []string{"none", "refused", "ends", "all"} }
 
-// audit writes the lines of docs/audit.md. It is safe for concurrent use, and takes no lock for the grants
-// and ends of short sections.
+// audit writes the lines of docs/audit.md. It is safe for concurrent use, and takes no lock for the
+// grants and ends of short sections.
 type audit struct {
 	level  auditLevel
 	log    zerolog.Logger
@@ -54,9 +54,10 @@ func newAudit(log zerolog.Logger, setting, proxy string, tables *criticalTables)
 	return a
 }
 
-// hasNoLine reports whether a note gets no line of its own: it is not audited at this level, or hasNoLine
-// has added it to a sum. If it returns false, the caller must call tell. by is the client that has ended the
-// lock with UNLOCK or FORCE; zero if it has ended otherwise. It neither blocks nor allocates.
+// hasNoLine reports whether a note gets no line of its own: it is not audited at this level, or
+// hasNoLine has added it to a sum. If it returns false, the caller must call tell. by is the client
+// that has ended the lock with UNLOCK or FORCE; zero if it has ended otherwise. It neither blocks
+// nor allocates.
 func (a *audit) hasNoLine(n *musiccore.Note, by *musiccore.Client) bool {
 	switch {
 	case a.level < noteLevel(n.Kind):
@@ -81,7 +82,8 @@ func noteLevel(kind musiccore.NoteKind) auditLevel {
 	return auditAll + 1 // not audited
 }
 
-// isShort reports whether a note is the end of a short section: there are too many of those for a line each.
+// isShort reports whether a note is the end of a short section: there are too many of those for a
+// line each.
 func isShort(n *musiccore.Note) bool {
 	return n.Kind == musiccore.NoteEnded && n.State == musiccore.StateReleased && (n.InBlock || n.Client.OneWrite)
 }
@@ -168,8 +170,8 @@ func (a *audit) flush() {
 	}
 }
 
-// refusals bounds the lines about a role's refused attempts per minute, rolesKept the number of roles for
-// which they are counted.
+// refusals bounds the lines about a role's refused attempts per minute, rolesKept the number of
+// roles for which they are counted.
 const (
 	refusals  = 20
 	rolesKept = 1000
@@ -198,8 +200,8 @@ func (a *audit) sampler(role string) *zerolog.BurstSampler {
 	return s
 }
 
-// begin begins a line, with the fields that all lines have. It has a level like the log's lines, but is
-// written whatever the level of the log.
+// begin begins a line, with the fields that all lines have. It has a level like the log's lines,
+// but is written whatever the level of the log.
 func (a *audit) begin() *zerolog.Event {
 	return a.log.Log().Stringer(zerolog.LevelFieldName, zerolog.InfoLevel).Bool("audit", true).Str("proxy", a.proxy)
 }

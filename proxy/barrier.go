@@ -20,13 +20,14 @@ var errRaced = errors.New("another proxy was first")
 // thisOne is this proxy's name among those that have not followed.
 const thisOne = "this address (Cassandra owes it answers of before)"
 
-// errNoClock means that closed cannot be raised while the clocks of this proxy and of the cluster differ.
+// errNoClock means that closed cannot be raised while the clocks of this proxy and of the cluster
+// differ.
 var errNoClock = errors.New("the clocks of this proxy and of the cluster differ too much")
 
-// barrier ensures that every write that was sent as a plain one before the table was critical has a stamp
-// below closed: when each living proxy has followed the schema it raises closed and stores the settings in
-// one LWT (docs/design.md 4, "Becoming critical is a barrier"). It does not wait: late names the proxies that
-// have not followed yet, after which barrier must be called again.
+// barrier ensures that every write that was sent as a plain one before the table was critical has a
+// stamp below closed: when each living proxy has followed the schema it raises closed and stores
+// the settings in one LWT (docs/design.md 4, "Becoming critical is a barrier"). It does not wait:
+// late names the proxies that have not followed yet, after which barrier must be called again.
 func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) (late []string, err error) {
 	known := t.stored
 	if known.err != nil {
@@ -52,9 +53,9 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	return nil, s.raise(ctx, t, known.text)
 }
 
-// closing returns the value to raise closed to. A table without lock rows has no epoch that could be above
-// it (docs/protocol.md 2.3, D). With unlocked=allow closed must not be ahead of the clock, since plain writes
-// would then be hidden by older writes under a lock.
+// closing returns the value to raise closed to. A table without lock rows has no epoch that could
+// be above it (docs/protocol.md 2.3, D). With unlocked=allow closed must not be ahead of the clock,
+// since plain writes would then be hidden by older writes under a lock.
 func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
 	if t.Made && t.Settings.Unlocked != catalog.Allow {
 		return musiccore.Closing(now, t.stored.closed)
@@ -62,8 +63,8 @@ func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
 	return max(now.Clk, t.stored.closed+1)
 }
 
-// raise stores a new closed with the settings. It returns errRaced if another proxy has stored some first,
-// which the next refresh reads.
+// raise stores a new closed with the settings. It returns errRaced if another proxy has stored some
+// first, which the next refresh reads.
 func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	if err := s.heartbeat.look(ctx); err != nil { // the clocks may have stood still since the last look
 		return fmt.Errorf("raise closed of %s: %w", t, err)
@@ -89,8 +90,8 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	return nil
 }
 
-// retire stores that a table is no longer critical, so that closed is raised again if it becomes critical
-// again.
+// retire stores that a table is no longer critical, so that closed is raised again if it becomes
+// critical again.
 func (s *schema) retire(ctx context.Context, t *dataTable) error {
 	_, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ?", plainSettings, gocql.UUID(t.ID), t.storedText()).
 		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})

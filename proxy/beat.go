@@ -22,15 +22,16 @@ type observation struct {
 	now  musiccore.Now
 }
 
-// beat writes one beat, between two looks at the session's row and at the cluster's clock. The session lease
-// counts from just before the beat was sent. It blocks for three queries.
+// beat writes one beat, between two looks at the session's row and at the cluster's clock. The
+// session lease counts from just before the beat was sent. It blocks for three queries.
 func (l *heartbeat) beat(ctx context.Context) error {
 	_, err := l.timedBeat(ctx, l.self.Load(), "")
 	return err
 }
 
-// timedBeat writes a beat of session self, which may no longer be this proxy's session: the number of a beat
-// belongs to the session that gave it. via is the id of the node to ask; "" leaves it to the driver.
+// timedBeat writes a beat of session self, which may no longer be this proxy's session: the number
+// of a beat belongs to the session that gave it. via is the id of the node to ask; "" leaves it to
+// the driver.
 func (l *heartbeat) timedBeat(ctx context.Context, self *musiccore.Session, via string) (took beatTiming, err error) {
 	begun := time.Now()
 	before, err := l.observe(ctx, self, via)
@@ -95,8 +96,8 @@ func (l *heartbeat) look(ctx context.Context) error {
 	return self.Saw(g.now, g.look, g.beat)
 }
 
-// write writes a beat into music.sessions. Its number is its write timestamp, so that a clock that steps back
-// does not hide it (C5).
+// write writes a beat into music.sessions. Its number is its write timestamp, so that a clock that
+// steps back does not hide it (C5).
 func (l *heartbeat) write(ctx context.Context, self *musiccore.Session, n int64, via string) error {
 	applied := l.schema.Load()
 	err := l.session.Query("INSERT INTO music.sessions (session, beat, schema_version, addr, lease, rules, version) VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -18,9 +18,9 @@ const (
 	connectPause   = time.Second      // between two attempts to reach the cluster at start
 )
 
-// openService opens the proxy's own driver session, which is used for everything but clients' requests: lock
-// rows, beats, schema, synchronise. The driver must not retry on it: only the core knows what may be
-// repeated. It blocks until the cluster answers or ctx ends.
+// openService opens the proxy's own driver session, which is used for everything but clients'
+// requests: lock rows, beats, schema, synchronise. The driver must not retry on it: only the core
+// knows what may be repeated. It blocks until the cluster answers or ctx ends.
 func openService(ctx context.Context, c config.Cassandra, h *home, log zerolog.Logger) (*gocql.Session, error) {
 	complaint := newStartLog(log.With().Strs("contact_points", c.Addresses()).Logger())
 	for {
@@ -49,7 +49,8 @@ func newStartLog(log zerolog.Logger) *startLog {
 	return &startLog{login: each(), other: each()}
 }
 
-// say logs err, with the message meaning or, if Cassandra has refused the proxy's login, one about that.
+// say logs err, with the message meaning or, if Cassandra has refused the proxy's login, one about
+// that.
 func (c *startLog) say(err error, meaning string) {
 	if refused(err, primitive.ErrorCodeAuthenticationError) {
 		c.login.Error().Err(err).Msg("Cassandra refuses the proxy's own login: username or password is wrong; the proxy listens for drivers when it is right")
@@ -58,10 +59,10 @@ func (c *startLog) say(err error, meaning string) {
 	c.other.Warn().Err(err).Msg(meaning)
 }
 
-// connectService opens the session. It first logs in to the home node, whose error tells what is wrong if
-// that fails. Unless another data centre is configured the session uses the nodes of the home node's data
-// centre: asking a replica in another one would cost the way there for each read of a lock row, and again for
-// each round of Paxos.
+// connectService opens the session. It first logs in to the home node, whose error tells what is
+// wrong if that fails. Unless another data centre is configured the session uses the nodes of the
+// home node's data centre: asking a replica in another one would cost the way there for each read
+// of a lock row, and again for each round of Paxos.
 func connectService(ctx context.Context, c config.Cassandra, h *home) (*gocql.Session, error) {
 	centre, err := homeCentre(ctx, c, h)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 // catchUpEvery is the shortest time between two readings of the schema for clients' writes.
 const catchUpEvery = 20 * time.Millisecond
 
-// readings counts the readings of the schema, so that clients that need one at the same time share it.
+// readings counts the readings of the schema, so that clients that need one at the same time share
+// it.
 type readings struct {
 	turn  chan struct{} // a mutex for reading
 	last  time.Time     // when the last reading ended; guarded by turn
@@ -27,8 +28,8 @@ func (u *readings) begin() uint64 { return u.begun.Add(1) }
 // end notes that the result of a reading has been published. Readings must end in order.
 func (u *readings) end(reading uint64) { u.ended.Store(reading) }
 
-// catchUp reads the schema for a client's write on a table that is not in it. It blocks until a reading that
-// began after the call has been published, for at most homeLimit.
+// catchUp reads the schema for a client's write on a table that is not in it. It blocks until a
+// reading that began after the call has been published, for at most homeLimit.
 func (s *schema) catchUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), homeLimit)
 	defer cancel()
@@ -55,8 +56,8 @@ type versionCheck struct {
 	current bool
 }
 
-// isCurrent reports whether the published tables are those of Cassandra's present schema. It asks Cassandra
-// at most once per laggardPoll, and blocks for at most homeLimit.
+// isCurrent reports whether the published tables are those of Cassandra's present schema. It asks
+// Cassandra at most once per laggardPoll, and blocks for at most homeLimit.
 func (s *schema) isCurrent() bool {
 	f := &s.currency
 	f.mu.Lock()

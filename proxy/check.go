@@ -22,9 +22,9 @@ type Checked struct {
 // errNothingFound means that no contact point has answered.
 var errNothingFound = errors.New("no contact point answers")
 
-// Check checks what a start with cfg needs, in the order of the start: files, addresses, every contact point
-// with the proxy's own login, and the clients' certificate. It changes nothing, and leaves nothing open. cfg
-// must have passed Validate.
+// Check checks what a start with cfg needs, in the order of the start: files, addresses, every
+// contact point with the proxy's own login, and the clients' certificate. It changes nothing, and
+// leaves nothing open. cfg must have passed Validate.
 func Check(ctx context.Context, cfg config.Config) []Checked {
 	var all []Checked
 	add := func(what, found string, err error) { all = append(all, Checked{What: what, Found: found, Err: err}) }
@@ -42,7 +42,8 @@ func Check(ctx context.Context, cfg config.Config) []Checked {
 	return append(all, checkNodes(ctx, cfg)...)
 }
 
-// free returns why the proxy could not listen at an address; nil if it could, or if address is empty.
+// free returns why the proxy could not listen at an address; nil if it could, or if address is
+// empty.
 func free(ctx context.Context, address string) error {
 	if address == "" {
 		return nil
@@ -104,8 +105,8 @@ func checkNode(ctx context.Context, cfg config.Config) (nodeFacts, error) {
 	return facts, err
 }
 
-// checkMusic checks that the proxy can read the proxies' keyspace. Whether it can write is checked by `music
-// check`.
+// checkMusic checks that the proxy can read the proxies' keyspace. Whether it can write is checked
+// by `music check`.
 func checkMusic(ctx context.Context, cfg config.Config) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, serviceTimeout)
 	defer cancel()

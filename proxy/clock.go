@@ -14,8 +14,8 @@ import (
 // maxClockLead is how far epochs may be ahead of the cluster's clock.
 const maxClockLead = time.Second
 
-// clock reads the clocks of docs/protocol.md 2.4. Until observe is called it does not know the cluster's
-// clock, and Now.Clk is 0. It is safe for concurrent use.
+// clock reads the clocks of docs/protocol.md 2.4. Until observe is called it does not know the
+// cluster's clock, and Now.Clk is 0. It is safe for concurrent use.
 type clock struct {
 	known atomic.Bool
 	ahead atomic.Int64 // how far the cluster's clock is ahead of this machine's, in ns
@@ -46,12 +46,12 @@ func instant() musiccore.Now {
 	return musiccore.Now{Boot: boottime(), Raw: monotonic(unix.CLOCK_MONOTONIC_RAW)}
 }
 
-// boottime reads CLOCK_BOOTTIME, which goes on while the machine is suspended. Go's monotonic clock stops
-// then, and a lease measured by it would last too long.
+// boottime reads CLOCK_BOOTTIME, which goes on while the machine is suspended. Go's monotonic clock
+// stops then, and a lease measured by it would last too long.
 func boottime() time.Duration { return monotonic(unix.CLOCK_BOOTTIME) }
 
-// monotonic reads a clock of the kernel. CLOCK_MONOTONIC_RAW is the only one that is not slewed: a daemon that
-// corrects the others may make them run faster or slower by a tenth for a while.
+// monotonic reads a clock of the kernel. CLOCK_MONOTONIC_RAW is the only one that is not slewed: a
+// daemon that corrects the others may make them run faster or slower by a tenth for a while.
 func monotonic(clock int32) time.Duration {
 	var ts unix.Timespec
 	// A raw call: it does not block, so Go's scheduler need not be told.

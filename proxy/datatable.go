@@ -13,8 +13,9 @@ import (
 	"music/rewrite"
 )
 
-// dataTable is a critical table with its companion, the table of its lock rows (docs/design.md 4). The state
-// that is published for clients' connections is embedded. It is never changed once published.
+// dataTable is a critical table with its companion, the table of its lock rows (docs/design.md 4).
+// The state that is published for clients' connections is embedded. It is never changed once
+// published.
 type dataTable struct {
 	keyspace, name string
 	catalog.Critical
@@ -46,11 +47,11 @@ func (t *dataTable) String() string { return t.keyspace + "." + t.name }
 // companion returns the name of the companion.
 func (t *dataTable) companion() string { return catalog.CompanionPrefix + hex.EncodeToString(t.ID[:]) }
 
-// companionDDL returns the CREATE TABLE of the companion. last is the id of the last companion of a table of
-// this name, from which the new id is derived. Every proxy derives the same id, so two proxies that create
-// it at once, at nodes that have not heard of each other's change, create the same table. Its key columns are
-// called k1, k2, …, since the data table's own names could be those of the registers. Read repair, grace and
-// speculative reads are as docs/protocol.md 1 demands.
+// companionDDL returns the CREATE TABLE of the companion. last is the id of the last companion of a
+// table of this name, from which the new id is derived. Every proxy derives the same id, so two
+// proxies that create it at once, at nodes that have not heard of each other's change, create the
+// same table. Its key columns are called k1, k2, …, since the data table's own names could be those
+// of the registers. Read repair, grace and speculative reads are as docs/protocol.md 1 demands.
 func (t *dataTable) companionDDL(last uuid.UUID) string {
 	var columns, names []string
 	for i, c := range t.Key {
@@ -67,8 +68,8 @@ func (t *dataTable) companionDDL(last uuid.UUID) string {
 // keyColumn returns the name of the companion's column for the data table's key column i.
 func keyColumn(i int) string { return fmt.Sprintf("k%d", i+1) }
 
-// prepareTexts sets texts. The order of their markers is that of bindSwap: registers that are set, the key,
-// registers that are compared; in an INSERT the key comes first.
+// prepareTexts sets texts. The order of their markers is that of bindSwap: registers that are set,
+// the key, registers that are compared; in an INSERT the key comes first.
 func (t *dataTable) prepareTexts() {
 	var names, where, marks []string
 	for i := range t.Key {

@@ -14,9 +14,9 @@ import (
 	"music/proxy/certs"
 )
 
-// nodeDialer opens connections to Cassandra. There is one for clients' connections, and one for the proxy's
-// own, which are those of the driver's session and the home connection. Nodes may derive a role from a
-// certificate, so the two must never send the same.
+// nodeDialer opens connections to Cassandra. There is one for clients' connections, and one for the
+// proxy's own, which are those of the driver's session and the home connection. Nodes may derive a
+// role from a certificate, so the two must never send the same.
 type nodeDialer struct {
 	certs   *certs.Source // nil = plain text
 	timeout time.Duration
@@ -31,7 +31,8 @@ func newNodeDialer(c config.Cassandra, log zerolog.Logger) (*nodeDialer, error) 
 	return &nodeDialer{certs: source, timeout: c.ConnectTimeout}, nil
 }
 
-// dial connects to address; under TLS the node must prove that it is name. It blocks for at most the timeout.
+// dial connects to address; under TLS the node must prove that it is name. It blocks for at most
+// the timeout.
 func (d *nodeDialer) dial(ctx context.Context, address, name string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -49,7 +50,8 @@ func (d *nodeDialer) dial(ctx context.Context, address, name string) (net.Conn, 
 	return secure, nil
 }
 
-// dialPoint connects to a contact point, host:port; under TLS the node must prove that it is that host.
+// dialPoint connects to a contact point, host:port; under TLS the node must prove that it is that
+// host.
 func (d *nodeDialer) dialPoint(ctx context.Context, point string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(point)
 	if err != nil {
@@ -58,8 +60,9 @@ func (d *nodeDialer) dialPoint(ctx context.Context, point string) (net.Conn, err
 	return d.dial(ctx, point, host)
 }
 
-// DialHost implements gocql.HostDialer. A node that is known only by its address must prove that address.
-// Requests are not coalesced: those of a section follow one another, so each would only wait.
+// DialHost implements gocql.HostDialer. A node that is known only by its address must prove that
+// address. Requests are not coalesced: those of a section follow one another, so each would only
+// wait.
 func (d *nodeDialer) DialHost(ctx context.Context, host *gocql.HostInfo) (*gocql.DialedHost, error) {
 	name, _, err := net.SplitHostPort(host.HostnameAndPort())
 	if err != nil {

@@ -29,8 +29,8 @@ type executor struct {
 	known   synchronise.Descriptions // a cache
 }
 
-// do carries out one command. It blocks until Cassandra has answered, and never repeats anything: an outcome
-// that is not certain is StatusUnknown, upon which the core decides.
+// do carries out one command. It blocks until Cassandra has answered, and never repeats anything:
+// an outcome that is not certain is StatusUnknown, upon which the core decides.
 func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result {
 	if beat, ok := c.Action.(musiccore.ReadBeat); ok {
 		return x.readBeat(ctx, beat.Session)
@@ -69,8 +69,8 @@ type columnsRead struct {
 	at musiccore.Stamp
 }
 
-// readStamps reads the highest stamp of a key's data. Columns that were read after the table was closed are
-// used for all keys: a column that was added later has no plain writes.
+// readStamps reads the highest stamp of a key's data. Columns that were read after the table was
+// closed are used for all keys: a column that was added later has no plain writes.
 func (x *executor) readStamps(ctx context.Context, t *dataTable, pk string, a musiccore.ReadStamps) musiccore.Result {
 	if a.Early && t.Settings.Unlocked == catalog.Allow {
 		return musiccore.Result{} // a plain write may be acknowledged after the read and before the lock is granted
@@ -139,8 +139,8 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, a music
 	return musiccore.Result{Status: musiccore.StatusDone, Row: &row}
 }
 
-// apply carries out one LWT. A refusal is certain; after any error the outcome is unknown, whatever its code
-// (docs/protocol.md 3.1, lwt).
+// apply carries out one LWT. A refusal is certain; after any error the outcome is unknown, whatever
+// its code (docs/protocol.md 3.1, lwt).
 func (x *executor) apply(ctx context.Context, t *dataTable, pk string, a musiccore.Apply) musiccore.Result {
 	if err := t.counted.Load().admit(ctx, x.session, a.Swap); err != nil {
 		return musiccore.Result{Cause: err}
@@ -161,7 +161,8 @@ func (x *executor) apply(ctx context.Context, t *dataTable, pk string, a musicco
 	return musiccore.Result{Status: musiccore.StatusRefused}
 }
 
-// bindSwap returns the text of a Swap with its values, whose order is that of dataTable.prepareTexts.
+// bindSwap returns the text of a Swap with its values, whose order is that of
+// dataTable.prepareTexts.
 func bindSwap(t *dataTable, pk string, s musiccore.Swap) (string, []any) {
 	row := s.Set.Row
 	key := keyValues(t, pk)
@@ -212,8 +213,8 @@ func (x *executor) readBeat(ctx context.Context, id musiccore.SessionID) musicco
 	return musiccore.Result{Status: musiccore.StatusDone, Beat: *beat, Lease: time.Duration(lease) * time.Millisecond}
 }
 
-// keyValues returns the values of a routing key, one for each column. None is a tuple, which the driver
-// cannot bind to one marker: readColumns refuses such a table.
+// keyValues returns the values of a routing key, one for each column. None is a tuple, which the
+// driver cannot bind to one marker: readColumns refuses such a table.
 func keyValues(t *dataTable, pk string) []any {
 	parts, _ := rewrite.SplitRoutingKey(pk, len(t.Key))
 	values := make([]any, len(parts))

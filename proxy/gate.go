@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// listenerGate is the listener for drivers. It can be shut and opened again: while it is shut its port is
-// closed, so that drivers use another proxy. It is safe for concurrent use.
+// listenerGate is the listener for drivers. It can be shut and opened again: while it is shut its
+// port is closed, so that drivers use another proxy. It is safe for concurrent use.
 type listenerGate struct {
 	address string       // host:port; port 0 is replaced by the port that was used first
 	opened  *atomic.Bool // whether it is open; read by health
@@ -62,8 +62,8 @@ func (g *listenerGate) set(ln net.Listener) {
 // isOpen reports whether drivers can connect.
 func (g *listenerGate) isOpen() bool { return g.opened.Load() }
 
-// current returns the listener, which is nil while shut; a channel that is closed at the next change; and
-// whether the gate is closed for good.
+// current returns the listener, which is nil while shut; a channel that is closed at the next
+// change; and whether the gate is closed for good.
 func (g *listenerGate) current() (net.Listener, <-chan struct{}, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

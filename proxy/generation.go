@@ -14,8 +14,8 @@ import (
 	"music/musiccore"
 )
 
-// firstReferences is how many references a new generation may give. Each time they are used up their number
-// is doubled, so that this happens seldom.
+// firstReferences is how many references a new generation may give. Each time they are used up
+// their number is doubled, so that this happens seldom.
 const firstReferences = 1 << 16
 
 var (
@@ -27,9 +27,10 @@ var (
 	errUsedUp = errors.New("all references of the table are used up")
 )
 
-// generation is the life of one companion, from its creation to its end. The row of a data table's name in
-// music.generations stays when the table is dropped, so that the references of its next generation are above
-// all of this one, which clients may still have. It is safe for concurrent use.
+// generation is the life of one companion, from its creation to its end. The row of a data table's
+// name in music.generations stays when the table is dropped, so that the references of its next
+// generation are above all of this one, which clients may still have. It is safe for concurrent
+// use.
 type generation struct {
 	keyspace, table string
 	companion       uuid.UUID // id of the companion
@@ -39,8 +40,8 @@ type generation struct {
 	raising sync.Mutex
 }
 
-// generation reads the generation of a table's companion, or begins it. It returns errRaced if another proxy
-// was first.
+// generation reads the generation of a table's companion, or begins it. It returns errRaced if
+// another proxy was first.
 func (s *schema) generation(ctx context.Context, t *dataTable) (*generation, error) {
 	g := &generation{keyspace: t.keyspace, table: t.name, companion: t.Generation, first: 1}
 	var companion gocql.UUID
@@ -81,8 +82,8 @@ func (s *schema) generation(ctx context.Context, t *dataTable) (*generation, err
 // upTo returns the last of n references.
 func (g *generation) upTo(n int64) int64 { return min(int64(g.first)+n-1, int64(frontend.MaxRef)) }
 
-// admit returns nil if an LWT may be sent: the references that it gives are of this generation. If there are
-// not enough of them it raises last before, for which it blocks.
+// admit returns nil if an LWT may be sent: the references that it gives are of this generation. If
+// there are not enough of them it raises last before, for which it blocks.
 func (g *generation) admit(ctx context.Context, s *gocql.Session, swap musiccore.Swap) error {
 	if !swap.Set.Q {
 		return nil
@@ -108,8 +109,8 @@ func (g *generation) admit(ctx context.Context, s *gocql.Session, swap musiccore
 	return nil
 }
 
-// raise doubles the number of references in music.generations, or takes over the number that another proxy
-// has stored.
+// raise doubles the number of references in music.generations, or takes over the number that
+// another proxy has stored.
 func (g *generation) raise(ctx context.Context, s *gocql.Session, last int64) error {
 	next := g.upTo(2 * (last - int64(g.first) + 1))
 	now := map[string]any{}
@@ -131,8 +132,8 @@ func (g *generation) raise(ctx context.Context, s *gocql.Session, last int64) er
 	return nil
 }
 
-// makeCompanion creates the companion of a table that has none at the node that was read. late names what
-// must be waited for first.
+// makeCompanion creates the companion of a table that has none at the node that was read. late
+// names what must be waited for first.
 func (s *schema) makeCompanion(ctx context.Context, t *dataTable, version gocql.UUID) (late []string, err error) {
 	last, late, err := s.lastCompanion(ctx, t, version)
 	if err != nil || len(late) > 0 {
@@ -148,9 +149,9 @@ func (s *schema) makeCompanion(ctx context.Context, t *dataTable, version gocql.
 	return nil, nil
 }
 
-// lastCompanion returns the id of the last companion of a table of this name in music.generations; zero if
-// there was none. All nodes must agree that this companion is gone: else another proxy may have just created
-// it, and a second one would hide its lock rows.
+// lastCompanion returns the id of the last companion of a table of this name in music.generations;
+// zero if there was none. All nodes must agree that this companion is gone: else another proxy may
+// have just created it, and a second one would hide its lock rows.
 func (r *schemaReader) lastCompanion(ctx context.Context, t *dataTable, version gocql.UUID) (last uuid.UUID, late []string, err error) {
 	var counted gocql.UUID
 	err = r.session.Query("SELECT companion FROM music.generations WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.name).

@@ -18,17 +18,17 @@ import (
 // quietPoll is the time between two checks of whether a drain is complete.
 const quietPoll = 20 * time.Millisecond
 
-// Divisors of the session lease. A beat is due every third of it. If one is not acknowledged within a sixth,
-// another is sent through another node while the first may still be acknowledged; either counts. So a lease
-// has room for four tries.
+// Divisors of the session lease. A beat is due every third of it. If one is not acknowledged within
+// a sixth, another is sent through another node while the first may still be acknowledged; either
+// counts. So a lease has room for four tries.
 const (
 	leasePulses = 12 // between two looks at the cluster's clock
 	leaseTries  = 6  // between two tries of a beat
 	triesAtOnce = 6  // the most concurrent tries
 )
 
-// heartbeat keeps this proxy's session alive by its beats in music.sessions, on which all its terms depend
-// (docs/protocol.md 3.2, Session). It also watches the other proxies' beats.
+// heartbeat keeps this proxy's session alive by its beats in music.sessions, on which all its terms
+// depend (docs/protocol.md 3.2, Session). It also watches the other proxies' beats.
 type heartbeat struct {
 	session *gocql.Session
 	clock   *clock
@@ -93,8 +93,8 @@ func (l *heartbeat) register(r prometheus.Registerer) {
 // id returns the id of this proxy's session.
 func (l *heartbeat) id() musiccore.SessionID { return l.self.Load().ID() }
 
-// living reads the other proxies' beats, and returns the living sessions with the addresses at which they
-// answer.
+// living reads the other proxies' beats, and returns the living sessions with the addresses at
+// which they answer.
 func (l *heartbeat) living(ctx context.Context) (map[musiccore.SessionID]string, error) {
 	if err := l.others.look(ctx); err != nil {
 		return nil, err
@@ -115,8 +115,8 @@ type appliedSchema struct {
 	rules  string     // the patterns of tables that are critical whatever their comments say
 }
 
-// applied stores the schema that this proxy has applied. If it has changed it writes a beat, so that the
-// others see it at once.
+// applied stores the schema that this proxy has applied. If it has changed it writes a beat, so
+// that the others see it at once.
 func (l *heartbeat) applied(ctx context.Context, now appliedSchema) {
 	if old := l.schema.Swap(&now); *old != now {
 		limited, cancel := context.WithTimeout(ctx, l.options.SessionLease/3)
@@ -125,8 +125,8 @@ func (l *heartbeat) applied(ctx context.Context, now appliedSchema) {
 	}
 }
 
-// lagging returns the names of the living proxies that have not applied the same schema; if named, also of
-// those that have applied other rules.
+// lagging returns the names of the living proxies that have not applied the same schema; if named,
+// also of those that have applied other rules.
 func (l *heartbeat) lagging(ctx context.Context, as appliedSchema, named bool) ([]string, error) {
 	if err := l.others.look(ctx); err != nil {
 		return nil, err
@@ -138,8 +138,8 @@ func (l *heartbeat) lagging(ctx context.Context, as appliedSchema, named bool) (
 	return late, nil
 }
 
-// try makes one try of a beat and then reads the others' beats; if not beats, it only looks at the session's
-// row. Errors are logged: run tries again soon.
+// try makes one try of a beat and then reads the others' beats; if not beats, it only looks at the
+// session's row. Errors are logged: run tries again soon.
 func (l *heartbeat) try(ctx context.Context, beats bool, via string) {
 	self := l.self.Load()
 	var took beatTiming
@@ -175,8 +175,9 @@ func (l *heartbeat) try(ctx context.Context, beats bool, via string) {
 	}
 }
 
-// noticeDrop logs the consequences if err shows that keyspace music, or a table in it, was dropped. A running
-// proxy does not create it again: it may have been dropped on purpose, and its data is lost.
+// noticeDrop logs the consequences if err shows that keyspace music, or a table in it, was dropped.
+// A running proxy does not create it again: it may have been dropped on purpose, and its data is
+// lost.
 func (l *heartbeat) noticeDrop(err error) {
 	if dropped(err) {
 		l.config.references.stale.Store(true)
@@ -191,8 +192,8 @@ func (l *heartbeat) withMargin(e *zerolog.Event, self *musiccore.Session, took b
 		Dur("lease_left_ms", self.Left(l.clock.now())).Dur("session_lease_ms", l.options.SessionLease)
 }
 
-// run beats until ctx ends. A session whose lease has ended is dead for ever: its terms are lost, and run
-// begins another session, with which the cores and the schema go on.
+// run beats until ctx ends. A session whose lease has ended is dead for ever: its terms are lost,
+// and run begins another session, with which the cores and the schema go on.
 func (l *heartbeat) run(ctx context.Context, locks *locks, s *schema) {
 	var trying sync.WaitGroup
 	defer trying.Wait()
@@ -221,8 +222,8 @@ func (l *heartbeat) tryFor(ctx context.Context, beats bool, via string) {
 	l.try(ctx, beats, via)
 }
 
-// due reports whether a try of a beat is due: a third of the lease after the last acknowledged one began, and
-// then every sixth of the lease.
+// due reports whether a try of a beat is due: a third of the lease after the last acknowledged one
+// began, and then every sixth of the lease.
 func (l *heartbeat) due(now musiccore.Now) bool {
 	if l.self.Load().Left(now) > l.options.SessionLease*2/3 || now.Boot-l.tries.last < l.options.SessionLease/leaseTries {
 		return false
@@ -231,8 +232,9 @@ func (l *heartbeat) due(now musiccore.Now) bool {
 	return true
 }
 
-// otherNode returns the id of the node to ask if n tries have not ended yet. It is "" for the first, which
-// leaves the choice to the driver. The others ask other nodes, since the driver could choose the same again.
+// otherNode returns the id of the node to ask if n tries have not ended yet. It is "" for the
+// first, which leaves the choice to the driver. The others ask other nodes, since the driver could
+// choose the same again.
 func (l *heartbeat) otherNode(n int) string {
 	if n == 0 {
 		return ""
@@ -262,8 +264,8 @@ func (l *heartbeat) replace(locks *locks, s *schema) {
 	s.doubt()
 }
 
-// drain blocks until the cores have settled everything, or ctx ends. Core.Drain must have been called. Held
-// references stay held: their clients continue at another proxy.
+// drain blocks until the cores have settled everything, or ctx ends. Core.Drain must have been
+// called. Held references stay held: their clients continue at another proxy.
 func (l *heartbeat) drain(ctx context.Context, locks *locks) {
 	for !locks.quiet() && pause(ctx, quietPoll) {
 	}

@@ -12,8 +12,9 @@ import (
 	"music/frontend/catalog"
 )
 
-// hindrance implements frontend.Schema.Hindrance. It also returns "" if the table does not exist, for which
-// Cassandra has an error, and if the schema cannot be read: then a warning follows with the answer.
+// hindrance implements frontend.Schema.Hindrance. It also returns "" if the table does not exist,
+// for which Cassandra has an error, and if the schema cannot be read: then a warning follows with
+// the answer.
 func (s *schema) hindrance(change frontend.CriticalChange) string {
 	ctx, cancel := context.WithTimeout(context.Background(), homeLimit)
 	defer cancel()

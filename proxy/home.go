@@ -13,9 +13,9 @@ import (
 	"music/config"
 )
 
-// home dials the home node: the first contact point that answers, and from then on that one. Only a proxy
-// without others beside it may change to another contact point (docs/design.md 3). It is safe for concurrent
-// use.
+// home dials the home node: the first contact point that answers, and from then on that one. Only a
+// proxy without others beside it may change to another contact point (docs/design.md 3). It is safe
+// for concurrent use.
 type home struct {
 	addresses []string
 	nodes     *nodeDialer // for the proxy's own connections
@@ -73,7 +73,8 @@ func (h *home) reach(ctx context.Context, by *nodeDialer) (net.Conn, error) {
 	return nil, fmt.Errorf("reach Cassandra: %w", errors.Join(faults...))
 }
 
-// share returns a context with an equal share of the time for each of the contact points that are left.
+// share returns a context with an equal share of the time for each of the contact points that are
+// left.
 func (h *home) share(ctx context.Context, left int) (context.Context, context.CancelFunc) {
 	deadline, _ := ctx.Deadline()
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))

@@ -20,8 +20,8 @@ import (
 	"music/config"
 )
 
-// homeConn is a connection to the home node, for one request at a time. It is for questions that this node
-// must answer: a driver's session chooses the node itself.
+// homeConn is a connection to the home node, for one request at a time. It is for questions that
+// this node must answer: a driver's session chooses the node itself.
 type homeConn struct {
 	net   net.Conn
 	read  *bufio.Reader
@@ -35,8 +35,8 @@ func dialHome(ctx context.Context, h *home, c config.Cassandra) (*homeConn, erro
 	return dialHomeAs(ctx, h, h.nodes, c.Username, string(c.Password))
 }
 
-// dialHomeAs opens a connection and logs in as any role. If the node asks for no login, role and password are
-// not sent.
+// dialHomeAs opens a connection and logs in as any role. If the node asks for no login, role and
+// password are not sent.
 func dialHomeAs(ctx context.Context, h *home, by *nodeDialer, role, password string) (*homeConn, error) {
 	conn, err := h.reach(ctx, by)
 	if err != nil {
@@ -77,7 +77,8 @@ func refused(err error, code primitive.ErrorCode) bool {
 	return errors.As(err, &r) && r.code == code
 }
 
-// call sends one request and blocks until its answer, or until ctx ends. An ERROR is returned as a refusal.
+// call sends one request and blocks until its answer, or until ctx ends. An ERROR is returned as a
+// refusal.
 func (c *homeConn) call(ctx context.Context, request message.Message) (message.Message, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.net.SetDeadline(time.Unix(1, 0)) }) // in the past: unblocks
 	defer stop()

@@ -25,9 +25,9 @@ var (
 	errNameless = errors.New("the node does not tell which role this connection has")
 )
 
-// awaitIdentity blocks until it is known that nodes give clients no other role than the allowed one. It
-// returns an error if they do, or if ctx ends. Cassandra's authenticators for mutual TLS give a client the
-// role of its connection's certificate without looking at its login.
+// awaitIdentity blocks until it is known that nodes give clients no other role than the allowed
+// one. It returns an error if they do, or if ctx ends. Cassandra's authenticators for mutual TLS
+// give a client the role of its connection's certificate without looking at its login.
 func (p *process) awaitIdentity(ctx context.Context) error {
 	if p.cfg.Cassandra.TLSClientsCert == "" {
 		return nil
@@ -45,9 +45,9 @@ func (p *process) awaitIdentity(ctx context.Context) error {
 	}
 }
 
-// watchIdentity repeats the check until ctx ends, since a certificate may be given a role, or replaced, at any
-// time. It returns an error if clients can no longer be served. While the node does not answer no client can
-// log in either.
+// watchIdentity repeats the check until ctx ends, since a certificate may be given a role, or
+// replaced, at any time. It returns an error if clients can no longer be served. While the node
+// does not answer no client can log in either.
 func (p *process) watchIdentity(ctx context.Context) error {
 	for p.cfg.Cassandra.TLSClientsCert != "" && pause(ctx, identityEvery) {
 		if err := p.checkIdentity(ctx); errors.Is(err, errIdentity) {
@@ -57,8 +57,8 @@ func (p *process) watchIdentity(ctx context.Context) error {
 	return nil
 }
 
-// checkIdentity asks the home node once. It returns an error that wraps errIdentity if clients cannot be
-// served.
+// checkIdentity asks the home node once. It returns an error that wraps errIdentity if clients
+// cannot be served.
 func (p *process) checkIdentity(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*p.home.timeout)
 	defer cancel()
@@ -81,8 +81,8 @@ func (p *process) checkIdentity(ctx context.Context) error {
 	return err
 }
 
-// identity returns the role that the home node gives clients' connections by their certificate; "" if it gives
-// none. It tries a login that does not exist.
+// identity returns the role that the home node gives clients' connections by their certificate; ""
+// if it gives none. It tries a login that does not exist.
 func (h *home) identity(ctx context.Context) (role string, err error) {
 	l, err := dialHomeAs(ctx, h, h.clients, rand.Text(), rand.Text())
 	switch {
@@ -119,9 +119,9 @@ func refusedRole(text string) string {
 	return role
 }
 
-// role returns the role that the connection has at the node, from the node's list of clients, or from its
-// error if the role may not read that. The connection is found by its driver name, since its address may have
-// been translated on the way.
+// role returns the role that the connection has at the node, from the node's list of clients, or
+// from its error if the role may not read that. The connection is found by its driver name, since
+// its address may have been translated on the way.
 func (l *homeConn) role(ctx context.Context) (string, error) {
 	rows, err := l.rows(ctx, "SELECT username, driver_name FROM system_views.clients")
 	var r *refusal

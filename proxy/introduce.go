@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// introduce logs one line about this proxy: its release, its cluster and home node, and its addresses for
-// drivers, for other proxies (peers; empty = none) and for health. Facts that the node does not tell are left
-// out.
+// introduce logs one line about this proxy: its release, its cluster and home node, and its
+// addresses for drivers, for other proxies (peers; empty = none) and for health. Facts that the
+// node does not tell are left out.
 func (p *process) introduce(ctx context.Context, peers string) {
 	line := p.log.Info().Str("release", builtRelease())
 	if n, err := p.askNode(ctx); err == nil {

@@ -17,21 +17,23 @@ import (
 // musicKeyspace is the name of the proxies' own keyspace.
 const musicKeyspace = "music"
 
-// maxReplicas is the default replication factor of keyspace music in a data centre with that many nodes.
+// maxReplicas is the default replication factor of keyspace music in a data centre with that many
+// nodes.
 const maxReplicas = 3
 
-// tableID returns the id for a table that several proxies may create at once. It is the same at each proxy, so
-// that all but the first CREATE have no effect (tried on 5.0.8; without an id concurrent CREATEs collide).
+// tableID returns the id for a table that several proxies may create at once. It is the same at
+// each proxy, so that all but the first CREATE have no effect (tried on 5.0.8; without an id
+// concurrent CREATEs collide).
 func tableID(parts ...string) uuid.UUID {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("music:"+strings.Join(parts, "\x00")))
 }
 
-// keyspaceTries is how often a starting proxy tries to create keyspace music: a cluster that has just started
-// is slow to change its schema.
+// keyspaceTries is how often a starting proxy tries to create keyspace music: a cluster that has
+// just started is slow to change its schema.
 const keyspaceTries = 3
 
-// ensureKeyspace creates keyspace music and its tables if they are missing. replication is a CQL map, or "" for
-// NetworkTopologyStrategy with at most three replicas in every data centre.
+// ensureKeyspace creates keyspace music and its tables if they are missing. replication is a CQL
+// map, or "" for NetworkTopologyStrategy with at most three replicas in every data centre.
 func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) (err error) {
 	for range keyspaceTries {
 		if err = makeKeyspace(ctx, s, replication); err == nil || !pause(ctx, time.Second) {
@@ -41,8 +43,8 @@ func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) (
 	return err
 }
 
-// makeKeyspace creates what is missing; each statement may be repeated. It sends no statement for what exists,
-// since that would need permissions that a proxy needs only once.
+// makeKeyspace creates what is missing; each statement may be repeated. It sends no statement for
+// what exists, since that would need permissions that a proxy needs only once.
 func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) error {
 	there, err := tablesOfMusic(ctx, s)
 	if err != nil {
@@ -70,7 +72,8 @@ func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) err
 	return addColumns(ctx, s)
 }
 
-// tablesOfMusic returns the tables of keyspace music that a node knows; nil if there is no such keyspace.
+// tablesOfMusic returns the tables of keyspace music that a node knows; nil if there is no such
+// keyspace.
 func tablesOfMusic(ctx context.Context, s *gocql.Session) (map[string]bool, error) {
 	var there map[string]bool
 	for _, query := range []string{
@@ -115,8 +118,8 @@ func dropped(err error) bool {
 	return errors.As(err, &refused) && refused.Code() == gocql.ErrCodeInvalid && strings.Contains(refused.Message(), "does not exist")
 }
 
-// addColumns adds the columns to music.sessions that earlier versions did not have. If none is missing it
-// sends no statement, since that would need a permission.
+// addColumns adds the columns to music.sessions that earlier versions did not have. If none is
+// missing it sends no statement, since that would need a permission.
 func addColumns(ctx context.Context, s *gocql.Session) error {
 	missing := map[string]string{"lease": "bigint", "rules": "text", "version": "int"}
 	iter := s.Query("SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'music' AND table_name = 'sessions'").IterContext(ctx)
@@ -136,8 +139,8 @@ func addColumns(ctx context.Context, s *gocql.Session) error {
 	return changeSchema(ctx, s, changes...)
 }
 
-// changeSchema carries out statements that do not depend on each other, and blocks until all nodes know of
-// them: later statements that depend on them may be sent to any node.
+// changeSchema carries out statements that do not depend on each other, and blocks until all nodes
+// know of them: later statements that depend on them may be sent to any node.
 func changeSchema(ctx context.Context, s *gocql.Session, statements ...string) error {
 	for _, ddl := range statements {
 		err := s.Query(ddl).ExecContext(ctx)
@@ -154,11 +157,12 @@ func changeSchema(ctx context.Context, s *gocql.Session, statements ...string) e
 	return nil
 }
 
-// hasty is a table option: a read of one row asks one replica more than it needs, so that it need not wait for
-// a node that has just died.
+// hasty is a table option: a read of one row asks one replica more than it needs, so that it need
+// not wait for a node that has just died.
 const hasty = " AND speculative_retry = 'ALWAYS'"
 
-// defaultReplication returns the default replication of keyspace music, by the nodes of each data centre.
+// defaultReplication returns the default replication of keyspace music, by the nodes of each data
+// centre.
 func defaultReplication(ctx context.Context, s *gocql.Session) (string, error) {
 	nodes := map[string]int{}
 	for _, query := range []string{"SELECT data_center FROM system.local", "SELECT data_center FROM system.peers_v2"} {

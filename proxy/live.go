@@ -30,10 +30,11 @@ func (p *process) takeOver(cfg config.Config) {
 	p.critical.widen(cfg.Music)
 }
 
-// criticalRules are the patterns of tables that are critical whatever their comments say. Patterns can only be
-// added while a proxy runs, since other proxies give locks on such a table as soon as this proxy's beats say
-// that it refuses plain writes on it (docs/design.md 4). A change is applied with the next reading of the
-// schema. It is safe for concurrent use; the zero value has no patterns.
+// criticalRules are the patterns of tables that are critical whatever their comments say. Patterns
+// can only be added while a proxy runs, since other proxies give locks on such a table as soon as
+// this proxy's beats say that it refuses plain writes on it (docs/design.md 4). A change is applied
+// with the next reading of the schema. It is safe for concurrent use; the zero value has no
+// patterns.
 type criticalRules struct {
 	current atomic.Pointer[config.Music]
 	grown   atomic.Bool // patterns were added, and the schema has not been read since
@@ -72,8 +73,8 @@ func limitsOf(l config.Limits) frontend.Limits {
 	}
 }
 
-// messageMemory returns how many bytes messages may take: the setting or, if it is 0, a share of limit, which
-// is Go's memory limit.
+// messageMemory returns how many bytes messages may take: the setting or, if it is 0, a share of
+// limit, which is Go's memory limit.
 func messageMemory(l config.Limits, limit int64) int {
 	const noLimit, share, otherwise = math.MaxInt64, 4, 1 << 30
 	switch {

@@ -22,8 +22,8 @@ type lockMetrics struct {
 	commands     commandMetrics
 }
 
-// orphaned is the label for the end of a lock whose session has ended: its client may continue with it at
-// another proxy.
+// orphaned is the label for the end of a lock whose session has ended: its client may continue with
+// it at another proxy.
 const orphaned = "ORPHANED"
 
 // newLockMetrics registers the metrics of locks, and also those of each named table.
@@ -45,8 +45,8 @@ func newLockMetrics(r prometheus.Registerer, critical *criticalTables, named []c
 	return m
 }
 
-// asked counts a LOCK that waits for its answer since a moment of BOOTTIME. told must be called with the
-// answer, and counts that.
+// asked counts a LOCK that waits for its answer since a moment of BOOTTIME. told must be called
+// with the answer, and counts that.
 func (m *lockMetrics) asked(k musiccore.Key, at time.Duration) (told func(musiccore.Answer)) {
 	table := m.tables.of(k)
 	m.sections.asked(k, at)

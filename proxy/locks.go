@@ -17,8 +17,8 @@ import (
 // shardCount is the number of shards. The keys of different shards do not share a mutex.
 const shardCount = 16
 
-// locks implements frontend.Locks: by the shards of this proxy's core, and by asking the cores of other
-// proxies. It is safe for concurrent use.
+// locks implements frontend.Locks: by the shards of this proxy's core, and by asking the cores of
+// other proxies. It is safe for concurrent use.
 type locks struct {
 	shards  [shardCount]*shard
 	seed    maphash.Seed
@@ -29,8 +29,8 @@ type locks struct {
 	scope   func() (context.Context, context.CancelFunc)                  // returns the context of an operation at another proxy
 }
 
-// newLocks returns the locks of a session. Commands and operations at other proxies are cancelled when ctx
-// ends.
+// newLocks returns the locks of a session. Commands and operations at other proxies are cancelled
+// when ctx ends.
 func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options, d lockDeps) *locks {
 	l := &locks{
 		seed: maphash.MakeSeed(), metrics: d.metrics, peers: d.peers, living: d.living,
@@ -67,9 +67,9 @@ func (l *locks) of(k musiccore.Key) *shard {
 	return l.shards[maphash.Comparable(l.seed, k)%shardCount]
 }
 
-// lockHere is Lock at this proxy's core. For all methods that ask the core: if gone is nil, a is the answer.
-// Else the answer is passed to done, exactly once, and gone must be called if it is no longer waited for; done
-// is called all the same.
+// lockHere is Lock at this proxy's core. For all methods that ask the core: if gone is nil, a is
+// the answer. Else the answer is passed to done, exactly once, and gone must be called if it is no
+// longer waited for; done is called all the same.
 func (l *locks) lockHere(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	return l.lock(k, q, false, done)
 }
@@ -200,8 +200,8 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 	return v, wait
 }
 
-// verdictOf returns a function that blocks until the verdict on an operation of a strict table. If the proxy
-// ends before, the verdict is uncertain. verdictOf is called with the shard's mutex held.
+// verdictOf returns a function that blocks until the verdict on an operation of a strict table. If
+// the proxy ends before, the verdict is uncertain. verdictOf is called with the shard's mutex held.
 func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict {
 	verdict := make(chan musiccore.Verdict, 1)
 	s.waiting[t.Op] = func(a musiccore.Answer) {
@@ -245,7 +245,8 @@ func (l *locks) quiet() bool {
 	return true
 }
 
-// close blocks until everything that was started has ended. The context of newLocks must have ended.
+// close blocks until everything that was started has ended. The context of newLocks must have
+// ended.
 func (l *locks) close() {
 	for _, s := range l.shards {
 		s.mu.Lock()

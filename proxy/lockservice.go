@@ -15,8 +15,8 @@ import (
 	"music/proxy/peer"
 )
 
-// connections are the sockets of the lock service: the proxy's own session with Cassandra, and the port for
-// other proxies.
+// connections are the sockets of the lock service: the proxy's own session with Cassandra, and the
+// port for other proxies.
 type connections struct {
 	session  *gocql.Session
 	release  string    // Cassandra's release
@@ -26,8 +26,8 @@ type connections struct {
 	address  string       // the address that other proxies dial
 }
 
-// connect blocks until Cassandra answers, and opens the port for other proxies, on which no question is
-// answered yet.
+// connect blocks until Cassandra answers, and opens the port for other proxies, on which no
+// question is answered yet.
 func (p *process) connect(ctx context.Context) (*connections, error) {
 	source, err := certs.Proxies(p.cfg.Peers, sampled(p.log))
 	if err != nil {
@@ -77,8 +77,8 @@ type lockService struct {
 	background sync.WaitGroup
 }
 
-// startLockService blocks until Cassandra answers, creates what is missing there, and begins to beat and to
-// answer other proxies. stop must be called in the end.
+// startLockService blocks until Cassandra answers, creates what is missing there, and begins to
+// beat and to answer other proxies. stop must be called in the end.
 func (p *process) startLockService(ctx context.Context, advertise string) (*lockService, error) {
 	c, err := p.connect(ctx)
 	if err != nil {
@@ -110,8 +110,8 @@ func (p *process) startLockService(ctx context.Context, advertise string) (*lock
 	return s, nil
 }
 
-// newLockService makes the parts of the lock service and connects them. It neither reads nor writes anything
-// in Cassandra. commands is the context of the core's commands.
+// newLockService makes the parts of the lock service and connects them. It neither reads nor writes
+// anything in Cassandra. commands is the context of the core's commands.
 func (p *process) newLockService(commands context.Context, c *connections, advertise string) *lockService {
 	s := &lockService{connections: c, references: new(references), tables: catalog.NewTables()}
 	options, clocks := coreOptions(p.cfg.Music, p.cfg.Limits), new(clock)
@@ -162,7 +162,8 @@ func (s *lockService) begin(ctx context.Context, replication string) error {
 	return nil
 }
 
-// drain ends granting. Clients that wait for a lock are answered at once, and continue at another proxy.
+// drain ends granting. Clients that wait for a lock are answered at once, and continue at another
+// proxy.
 func (s *lockService) drain() {
 	s.peers.Drain()
 	s.locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Drain(now) })

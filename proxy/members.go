@@ -28,9 +28,9 @@ const (
 	expectLimit = time.Minute      // for the proxies that are expected at start
 )
 
-// members is this proxy's membership in the cluster of proxies. It writes to music.proxies for which node this
-// proxy stands, follows the others' rows there, and keeps the gate shut while the home node is down
-// (docs/design.md 3). All methods but nodes must be called by one goroutine.
+// members is this proxy's membership in the cluster of proxies. It writes to music.proxies for
+// which node this proxy stands, follows the others' rows there, and keeps the gate shut while the
+// home node is down (docs/design.md 3). All methods but nodes must be called by one goroutine.
 type members struct {
 	session   *gocql.Session
 	heartbeat *heartbeat
@@ -66,8 +66,9 @@ func (m *members) nodes() []topology.Node {
 	return nil
 }
 
-// join writes this proxy's row, before it listens for drivers, and blocks until as many proxies are known as
-// are expected. It returns an error if this proxy and another one cannot serve the same drivers.
+// join writes this proxy's row, before it listens for drivers, and blocks until as many proxies are
+// known as are expected. It returns an error if this proxy and another one cannot serve the same
+// drivers.
 func (m *members) join(ctx context.Context, expected int) error {
 	if err := m.reachHome(ctx); err != nil {
 		return err
@@ -88,8 +89,8 @@ func (m *members) join(ctx context.Context, expected int) error {
 	return m.expect(ctx, expected)
 }
 
-// unreachable reports whether drivers on other machines could not reach this proxy at its advertised address:
-// it is a loopback address while the node's is not, or the port is not known.
+// unreachable reports whether drivers on other machines could not reach this proxy at its
+// advertised address: it is a loopback address while the node's is not, or the port is not known.
 func unreachable(advertise, node netip.AddrPort) bool {
 	return advertise.Port() == 0 || advertise.Addr().IsLoopback() && !node.Addr().IsLoopback()
 }
@@ -176,8 +177,8 @@ func (m *members) expect(ctx context.Context, n int) error {
 	}
 }
 
-// run follows the home node and the other proxies until ctx ends: it opens and shuts the gate, and calls tell
-// for changes of the other proxies.
+// run follows the home node and the other proxies until ctx ends: it opens and shuts the gate, and
+// calls tell for changes of the other proxies.
 func (m *members) run(ctx context.Context, g *listenerGate, tell func(frontend.Change, netip.AddrPort)) {
 	defer m.leaveHome()
 	for {

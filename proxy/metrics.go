@@ -27,7 +27,8 @@ type metrics struct {
 	accepted, open, lost, refused *prometheus.Desc
 }
 
-// newRegistry returns a registry with the metrics of the frontend and of the process. It sets stats.Latency.
+// newRegistry returns a registry with the metrics of the frontend and of the process. It sets
+// stats.Latency.
 func newRegistry(stats *traffic.Stats) *prometheus.Registry {
 	m := &metrics{
 		stats:    stats,
@@ -84,8 +85,9 @@ const (
 	healthHead  = 8 << 10 // bytes
 )
 
-// listenHealth listens for requests of metrics and health; it returns nil if that is off. If the address is the
-// default and already in use, as by another proxy on the same machine, it only warns.
+// listenHealth listens for requests of metrics and health; it returns nil if that is off. If the
+// address is the default and already in use, as by another proxy on the same machine, it only
+// warns.
 func listenHealth(ctx context.Context, l config.Listen, log zerolog.Logger) (net.Listener, error) {
 	if l.Metrics == "" {
 		return nil, nil

@@ -15,16 +15,17 @@ import (
 const (
 	nearEvery = 10 * time.Second // between two checks of the nodes' settings
 	nearLimit = 2 * time.Second  // for one node
-	// nearVariant is the paxos_variant with which every round, also that of a read at SERIAL or of a
-	// refused LWT, first completes earlier decisions at a quorum.
+	// nearVariant is the paxos_variant with which every round, also that of a read at SERIAL or of
+	// a refused LWT, first completes earlier decisions at a quorum.
 	nearVariant = "v2"
-	// nearGrace is the least gc_grace_seconds of the companion. For that long Paxos keeps its decisions.
+	// nearGrace is the least gc_grace_seconds of the companion. For that long Paxos keeps its
+	// decisions.
 	nearGrace = 864000
 )
 
-// nearCommits determines whether LWTs on lock rows may be committed at LOCAL_QUORUM (docs/protocol.md 3.1,
-// lwt): there are several data centres, and every node runs the variant of Paxos that allows it. A node whose
-// variant is not known counts as running another.
+// nearCommits determines whether LWTs on lock rows may be committed at LOCAL_QUORUM
+// (docs/protocol.md 3.1, lwt): there are several data centres, and every node runs the variant of
+// Paxos that allows it. A node whose variant is not known counts as running another.
 type nearCommits struct {
 	session *gocql.Session
 	log     zerolog.Logger
@@ -81,9 +82,9 @@ func centresOf(nodes []node) []string {
 	return slices.Compact(all)
 }
 
-// findReplicas sets t.near: whether there are several data centres, all have replicas of the table's lock rows,
-// and Paxos keeps its decisions on them long enough. Then LOCAL_QUORUM is a quorum of the coordinator's own
-// data centre, whichever that is.
+// findReplicas sets t.near: whether there are several data centres, all have replicas of the
+// table's lock rows, and Paxos keeps its decisions on them long enough. Then LOCAL_QUORUM is a
+// quorum of the coordinator's own data centre, whichever that is.
 func (r *schemaReader) findReplicas(ctx context.Context, t *dataTable, grace int) {
 	centres := centresOf(nodesOf(r.session))
 	if len(centres) < 2 || t.Settings.Local || (t.Made && grace < nearGrace) {

@@ -5,14 +5,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filesBeside bounds the open files that are not clients': Cassandra, other proxies, health, the log.
+// filesBeside bounds the open files that are not clients': Cassandra, other proxies, health, the
+// log.
 const filesBeside = 256
 
 // filesEach is the number of files per client: its connection and the one to the home node.
 const filesEach = 2
 
-// checkFiles logs a warning if the process may not open enough files for maxConnections clients: further
-// clients would not be accepted.
+// checkFiles logs a warning if the process may not open enough files for maxConnections clients:
+// further clients would not be accepted.
 func checkFiles(maxConnections int, log zerolog.Logger) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -1,5 +1,5 @@
-// Package proxy connects the parts of the product: it dials Cassandra, follows its schema, carries out the
-// commands of the lock protocol, and serves drivers through package frontend.
+// Package proxy connects the parts of the product: it dials Cassandra, follows its schema, carries
+// out the commands of the lock protocol, and serves drivers through package frontend.
 package proxy
 
 import (
@@ -30,12 +30,14 @@ type Logs struct {
 	Audit zerolog.Logger // docs/audit.md
 }
 
-// Run serves until ctx ends, then drains and returns nil. It returns an error if the proxy cannot start or
-// cannot go on. From each configuration that comes from reloads, which may be nil, it applies the settings that
-// a running proxy can change (see [config.Reload]). /metrics also shows the collectors beside.
+// Run serves until ctx ends, then drains and returns nil. It returns an error if the proxy cannot
+// start or cannot go on. From each configuration that comes from reloads, which may be nil, it
+// applies the settings that a running proxy can change (see [config.Reload]). /metrics also shows
+// the collectors beside.
 //
-// The parts are started in this order: health; the session with Cassandra, the shards of the locks and the
-// schema (startLockService); the membership among other proxies; the listener for drivers (serve).
+// The parts are started in this order: health; the session with Cassandra, the shards of the locks
+// and the schema (startLockService); the membership among other proxies; the listener for drivers
+// (serve).
 func Run(ctx context.Context, cfg config.Config, logs Logs, reloads <-chan config.Config, beside ...prometheus.Collector) error {
 	stats, log := &traffic.Stats{}, logs.Log
 	p := &process{cfg: cfg, log: log, auditLog: logs.Audit, registry: newRegistry(stats)}
@@ -148,8 +150,8 @@ func (p *process) options(advertise netip.AddrPort, stats *traffic.Stats) fronte
 	}
 }
 
-// serve listens for drivers and serves them until ctx ends. If m is not nil it listens only while the home node
-// answers.
+// serve listens for drivers and serves them until ctx ends. If m is not nil it listens only while
+// the home node answers.
 func (p *process) serve(ctx context.Context, server *frontend.Server, m *members) error {
 	if err := p.awaitIdentity(ctx); err != nil {
 		return err

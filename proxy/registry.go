@@ -11,15 +11,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// errMembers means that proxies cannot serve the same drivers. An error that wraps it tells which, why, and
-// what to do.
+// errMembers means that proxies cannot serve the same drivers. An error that wraps it tells which,
+// why, and what to do.
 var errMembers = errors.New("proxies of one cluster do not fit together")
 
 // selectProxies is the query whose rows scan reads.
 const selectProxies = "SELECT host_id, address, port, session, serving FROM music.proxies"
 
-// unsaidVersion is the version in music.proxies. Old proxies, which do not read that in music.sessions, refuse
-// to serve beside any other.
+// unsaidVersion is the version in music.proxies. Old proxies, which do not read that in
+// music.sessions, refuse to serve beside any other.
 const unsaidVersion = "1"
 
 // read reads the proxies of the nodes that are in the ring.
@@ -87,7 +87,8 @@ func (m *members) write(ctx context.Context, serving bool) error {
 	return nil
 }
 
-// remove deletes the row of a proxy whose node has left the ring, or that now stands for another node.
+// remove deletes the row of a proxy whose node has left the ring, or that now stands for another
+// node.
 func (m *members) remove(ctx context.Context, o member) error {
 	m.log.Info().Stringer("node", o.host).Stringer("proxy", o.proxy).Msg("a proxy is removed from the list: its node has left, or it stands for another one")
 	err := m.session.Query("DELETE FROM music.proxies WHERE host_id = ?", gocql.UUID(o.host)).Consistency(gocql.Quorum).ExecContext(ctx)
@@ -100,8 +101,8 @@ func (m *members) remove(ctx context.Context, o member) error {
 // self returns the session of this proxy.
 func (m *members) self() gocql.UUID { return gocql.UUID(m.heartbeat.id()) }
 
-// settle corrects music.proxies: it writes this proxy's row if that is not right, and deletes other rows with
-// its address. While the home node is down it writes only its own row.
+// settle corrects music.proxies: it writes this proxy's row if that is not right, and deletes other
+// rows with its address. While the home node is down it writes only its own row.
 func (m *members) settle(ctx context.Context, all []member, up, open bool) error {
 	if err := m.settleOwn(ctx, all, up, open); err != nil || !up {
 		return err
@@ -127,8 +128,8 @@ func (m *members) sweep(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// settleOwn writes the row of the home node if it is not right. If another living proxy stands for the same
-// node, the row stays that one's, and drivers of other proxies are not shown this one.
+// settleOwn writes the row of the home node if it is not right. If another living proxy stands for
+// the same node, the row stays that one's, and drivers of other proxies are not shown this one.
 func (m *members) settleOwn(ctx context.Context, all []member, up, open bool) error {
 	own := member{host: m.ring.home.host, proxy: m.advertise, session: uuid.UUID(m.self()), serving: up && open}
 	for _, o := range all {

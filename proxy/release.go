@@ -11,7 +11,8 @@ import (
 // errRelease means that locks cannot be given with this release of Cassandra.
 var errRelease = errors.New("locks need Cassandra 4.1.6, 5.0 or later: the LWTs of earlier ones have known holes; --locks off relays to any")
 
-// checkRelease returns the release of a node, and an error if its LWTs are not reliable (docs/design.md 3).
+// checkRelease returns the release of a node, and an error if its LWTs are not reliable
+// (docs/design.md 3).
 func checkRelease(ctx context.Context, s *gocql.Session) (release string, err error) {
 	if err := s.Query("SELECT release_version FROM system.local").Consistency(gocql.One).ScanContext(ctx, &release); err != nil {
 		return "", fmt.Errorf("read the release of Cassandra: %w", err)
@@ -22,9 +23,9 @@ func checkRelease(ctx context.Context, s *gocql.Session) (release string, err er
 	return release, nil
 }
 
-// releaseTellsElements reports whether a release can select the stamps and TTLs of the elements of a
-// collection, or the fields of a UDT, that is not frozen. 4.1 cannot, so these cannot be written back
-// (docs/protocol.md 6, C11).
+// releaseTellsElements reports whether a release can select the stamps and TTLs of the elements of
+// a collection, or the fields of a UDT, that is not frozen. 4.1 cannot, so these cannot be written
+// back (docs/protocol.md 6, C11).
 func releaseTellsElements(release string) bool {
 	var major int
 	n, _ := fmt.Sscanf(release, "%d.", &major)

@@ -27,7 +27,8 @@ type remoteOp struct {
 	onlyOnce bool                                                                        // repeated only if it was certainly not carried out
 }
 
-// Force implements frontend.Locks. The proxy that has the holder carries it out, and writes the audit.
+// Force implements frontend.Locks. The proxy that has the holder carries it out, and writes the
+// audit.
 func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Answer)) {
 	var holder atomic.Int64 // the holder's reference, if it is at another proxy
 	note := func(a musiccore.Answer) {
@@ -88,8 +89,8 @@ func (l *locks) unlockThere(k musiccore.Key, r musiccore.LockRef, by musiccore.C
 	}, a)
 }
 
-// endThere returns a borrowed ticket to its proxy, which alone can tell the verdict (docs/protocol.md 3.15,
-// Remote).
+// endThere returns a borrowed ticket to its proxy, which alone can tell the verdict
+// (docs/protocol.md 3.15, Remote).
 func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	verdict := make(chan musiccore.Verdict, 1)
 	l.of(t.Key).running.Go(func() {
@@ -100,8 +101,8 @@ func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Ver
 	return musiccore.VerdictUncertain, func() musiccore.Verdict { return <-verdict }
 }
 
-// run asks this proxy's core and, if that names another proxy, continues by follow. The results are as for
-// lockHere.
+// run asks this proxy's core and, if that names another proxy, continues by follow. The results are
+// as for lockHere.
 func (l *locks) run(e remoteOp, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	ctx, cancel := l.scope()
 	follow := func(a musiccore.Answer) {
@@ -123,9 +124,10 @@ func (l *locks) run(e remoteOp, done func(musiccore.Answer)) (a musiccore.Answer
 	return a, nil
 }
 
-// follow asks the proxy that the answer a of this proxy's core names, and returns its answer. If the reference
-// is not found there, it asks this core again: by then the session may be known to have ended, and its
-// reference is taken over here (docs/protocol.md 3.13, Takeover). It blocks for about remotePatience.
+// follow asks the proxy that the answer a of this proxy's core names, and returns its answer. If
+// the reference is not found there, it asks this core again: by then the session may be known to
+// have ended, and its reference is taken over here (docs/protocol.md 3.13, Takeover). It blocks for
+// about remotePatience.
 func (l *locks) follow(ctx context.Context, e remoteOp, a musiccore.Answer) musiccore.Answer {
 	var elsewhere *musiccore.ElsewhereError
 	for start := time.Now(); errors.As(a.Err, &elsewhere); a = await(ctx, e.local) {
@@ -145,7 +147,8 @@ func (l *locks) follow(ctx context.Context, e remoteOp, a musiccore.Answer) musi
 	return a
 }
 
-// isElsewhere reports whether an error of another proxy means that the reference may no longer be there.
+// isElsewhere reports whether an error of another proxy means that the reference may no longer be
+// there.
 func isElsewhere(err error) bool {
 	for _, away := range []error{peer.ErrAway, peer.ErrOtherSession, musiccore.ErrElsewhere, musiccore.ErrNoSession, musiccore.ErrDraining} {
 		if errors.Is(err, away) {
@@ -174,7 +177,8 @@ func (l *locks) found(p refKey, at musiccore.SessionID, err error) {
 	s.owners.Add(p, at)
 }
 
-// forget removes a reference from the cache, so that the next operation on it asks this proxy's core.
+// forget removes a reference from the cache, so that the next operation on it asks this proxy's
+// core.
 func (l *locks) forget(p refKey) {
 	s := l.of(p.key)
 	s.mu.Lock()
@@ -182,8 +186,8 @@ func (l *locks) forget(p refKey) {
 	s.owners.Remove(p)
 }
 
-// await blocks until the answer to an operation. If ctx ends before, it cancels the operation, and the answer
-// has errGone.
+// await blocks until the answer to an operation. If ctx ends before, it cancels the operation, and
+// the answer has errGone.
 func await(ctx context.Context, ask func(done func(musiccore.Answer)) (a musiccore.Answer, gone func())) musiccore.Answer {
 	answer := make(chan musiccore.Answer, 1)
 	a, gone := ask(func(a musiccore.Answer) { answer <- a })
@@ -199,7 +203,8 @@ func await(ctx context.Context, ask func(done func(musiccore.Answer)) (a musicco
 	}
 }
 
-// listHere returns the holders and waiters at this proxy; if only is not zero, those of its table or key.
+// listHere returns the holders and waiters at this proxy; if only is not zero, those of its table
+// or key.
 func (l *locks) listHere(only musiccore.Key) []musiccore.Listing {
 	var all []musiccore.Listing
 	for _, s := range l.shards {
@@ -245,7 +250,8 @@ func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 	return all, missing
 }
 
-// local gives other proxies access to this proxy's core: it implements peer.Sections and peer.Queues.
+// local gives other proxies access to this proxy's core: it implements peer.Sections and
+// peer.Queues.
 type local struct{ locks *locks }
 
 // Lock implements peer.Sections.

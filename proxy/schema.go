@@ -29,8 +29,8 @@ const (
 	answerLimit = 500 * time.Millisecond // … for that long; after that with the next refresh
 )
 
-// schema keeps the published tables in step with the cluster's schema, and creates the companion of each
-// critical table (docs/design.md 4).
+// schema keeps the published tables in step with the cluster's schema, and creates the companion of
+// each critical table (docs/design.md 4).
 type schema struct {
 	schemaReader
 	tables    *catalog.Tables // as published to clients' connections
@@ -79,8 +79,8 @@ func (c *criticalTables) all() map[[16]byte]*dataTable { return *c.byID.Load() }
 // set replaces all tables.
 func (c *criticalTables) set(all map[[16]byte]*dataTable) { c.byID.Store(&all) }
 
-// begin reads the schema for the first time, and passes it to the cores. If proxies start together one of them
-// raises closed, and the others read again what it has written.
+// begin reads the schema for the first time, and passes it to the cores. If proxies start together
+// one of them raises closed, and the others read again what it has written.
 func (s *schema) begin(ctx context.Context) error {
 	for {
 		_, err := s.refresh(ctx)
@@ -93,8 +93,8 @@ func (s *schema) begin(ctx context.Context) error {
 	}
 }
 
-// watch calls refresh when the schema's version changes, while a table waits for other proxies, and every
-// schemaReread, until ctx ends.
+// watch calls refresh when the schema's version changes, while a table waits for other proxies, and
+// every schemaReread, until ctx ends.
 func (s *schema) watch(ctx context.Context) {
 	var seen gocql.UUID
 	var read time.Time
@@ -137,8 +137,9 @@ func (s *schema) notRead(err error) {
 	s.log.Warn().Err(err).Msg("the schema could not be read")
 }
 
-// refresh reads the schema of one node, its version first, and publishes which tables are critical. late names
-// the living proxies that have not followed, for which a table that is becoming critical must wait.
+// refresh reads the schema of one node, its version first, and publishes which tables are critical.
+// late names the living proxies that have not followed, for which a table that is becoming critical
+// must wait.
 func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +193,8 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	return late, errors.Join(faults...)
 }
 
-// note keeps what was read. Where keyspace music was dropped or made anew, its secret is another one.
+// note keeps what was read. Where keyspace music was dropped or made anew, its secret is another
+// one.
 func (s *schema) note(contents schemaContents) {
 	if s.known.Load() != nil && s.secrets != contents.secrets {
 		s.heartbeat.config.references.stale.Store(true)
@@ -207,9 +209,10 @@ func (s *schema) serving(server *frontend.Server) {
 	s.outstanding = server.Outstanding
 }
 
-// answered reports whether Cassandra has answered the requests that were on their way when a table was closed
-// to plain writes. It blocks for at most answerLimit. Until then this proxy has not followed: Cassandra stamps a
-// write without a timestamp when it carries it out, which after a long wait in a queue may be above closed.
+// answered reports whether Cassandra has answered the requests that were on their way when a table
+// was closed to plain writes. It blocks for at most answerLimit. Until then this proxy has not
+// followed: Cassandra stamps a write without a timestamp when it carries it out, which after a long
+// wait in a queue may be above closed.
 func (s *schema) answered(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -239,8 +242,8 @@ func (s *schema) forget(ctx context.Context, before, now map[[16]byte]*dataTable
 	}
 }
 
-// remade reports whether another critical table now has the name of t: then the name must not be opened to
-// plain writes in between.
+// remade reports whether another critical table now has the name of t: then the name must not be
+// opened to plain writes in between.
 func remade(t *dataTable, now map[[16]byte]*dataTable) bool {
 	for _, other := range now {
 		if other.String() == t.String() {
@@ -250,8 +253,8 @@ func remade(t *dataTable, now map[[16]byte]*dataTable) bool {
 	return false
 }
 
-// endTerms ends the terms of a table whose lock rows are gone. No proxy can see these, so another one may give
-// its locks as soon as this one has followed.
+// endTerms ends the terms of a table whose lock rows are gone. No proxy can see these, so another
+// one may give its locks as soon as this one has followed.
 func (s *schema) endTerms(before, t *dataTable) {
 	if before == nil || !before.Made || before.Generation == t.Generation {
 		return
@@ -261,15 +264,15 @@ func (s *schema) endTerms(before, t *dataTable) {
 		Msg("its lock table was dropped while it is critical: all of its locks have ended, and it gets a new one")
 }
 
-// modeChanging tells the cores that a table may change between strict and not: until the table is settled
-// operations are checked against the lock row, and FORCE is refused. When it is settled again every proxy has
-// done so, since it has followed.
+// modeChanging tells the cores that a table may change between strict and not: until the table is
+// settled operations are checked against the lock row, and FORCE is refused. When it is settled
+// again every proxy has done so, since it has followed.
 func (s *schema) modeChanging(t *dataTable) {
 	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.ModeChanging(now, t.ID) })
 }
 
-// doubt has the whole schema read again, because this proxy's session has ended: while it was dead no other
-// proxy waited for it to follow. Until then all tables are treated as in modeChanging.
+// doubt has the whole schema read again, because this proxy's session has ended: while it was dead
+// no other proxy waited for it to follow. Until then all tables are treated as in modeChanging.
 func (s *schema) doubt() {
 	for _, t := range s.critical.all() {
 		s.modeChanging(t)
@@ -277,8 +280,8 @@ func (s *schema) doubt() {
 	s.unsure.Store(true)
 }
 
-// tellCores passes each table's state to the cores, also of those that are not settled: an operation with
-// another proxy's reference may come before any LOCK.
+// tellCores passes each table's state to the cores, also of those that are not settled: an
+// operation with another proxy's reference may come before any LOCK.
 func (s *schema) tellCores() {
 	for id, t := range s.critical.all() {
 		s.countFrom(t)
@@ -293,8 +296,8 @@ func (s *schema) tellCores() {
 	}
 }
 
-// show publishes a table unless it is published with these settings already. From then on plain writes see it
-// as critical; LOCK is refused until it is settled.
+// show publishes a table unless it is published with these settings already. From then on plain
+// writes see it as critical; LOCK is refused until it is settled.
 func (s *schema) show(t *dataTable, refused string) {
 	critical := s.tables.Of(t.keyspace, t.name).Critical()
 	if critical != nil && critical.ID == t.ID && critical.Settings == t.Settings && t.Made {
@@ -319,8 +322,8 @@ func (s *schema) show(t *dataTable, refused string) {
 // publish publishes a table under its own settings. refused is as for publishAs.
 func (s *schema) publish(t *dataTable, refused string) { s.publishAs(t, t.Settings, refused) }
 
-// publishAs publishes a table under other settings than its own. refused tells why it cannot be locked for the
-// moment, "" if it can. t.Refused, which is permanent, takes precedence.
+// publishAs publishes a table under other settings than its own. refused tells why it cannot be
+// locked for the moment, "" if it can. t.Refused, which is permanent, takes precedence.
 func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused string) {
 	c := t.Critical
 	c.Settings = settings
@@ -331,8 +334,9 @@ func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused stri
 	s.tables.Set(t.keyspace, t.name, &c)
 }
 
-// settle makes a critical table ready for locks: it raises closed if needed, creates the companion, and tells the
-// cores what has changed. late names what it must wait for; then it must be called again.
+// settle makes a critical table ready for locks: it raises closed if needed, creates the companion,
+// and tells the cores what has changed. late names what it must wait for; then it must be called
+// again.
 func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql.UUID) (late []string, err error) {
 	if t.ignored != "" && (before == nil || before.ignored != t.ignored) {
 		s.log.Warn().Stringer("table", t).Msg(t.ignored)

@@ -11,9 +11,9 @@ import (
 	"music/frontend"
 )
 
-// follow implements frontend.Schema.DDL. It blocks until every living proxy has followed the change, for at most
-// the session lease. It returns warnings: which proxies have not followed, and what the owner of a critical table
-// should know.
+// follow implements frontend.Schema.DDL. It blocks until every living proxy has followed the
+// change, for at most the session lease. It returns warnings: which proxies have not followed, and
+// what the owner of a critical table should know.
 func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.heartbeat.options.SessionLease)
 	defer cancel()
@@ -38,7 +38,8 @@ func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 	}
 }
 
-// followed calls refresh until every living proxy has followed, or ctx ends. late names those that have not.
+// followed calls refresh until every living proxy has followed, or ctx ends. late names those that
+// have not.
 func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (late []string, err error) {
 	for ctx.Err() == nil {
 		late, err = s.refresh(ctx)
@@ -56,9 +57,9 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 	return late, err
 }
 
-// unaware returns the names of the living proxies that have not applied the tables of the last refresh. For them
-// a dropped table still exists: if a critical table were created under its name, it would be open to plain
-// writes there.
+// unaware returns the names of the living proxies that have not applied the tables of the last
+// refresh. For them a dropped table still exists: if a critical table were created under its name,
+// it would be open to plain writes there.
 func (s *schema) unaware(ctx context.Context) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +74,8 @@ func readAgain(err error) bool {
 // errChanged means that the schema has changed while it was read.
 var errChanged = errors.New("the schema has changed meanwhile")
 
-// errAway means that the schema was read at another node than the home node. Only the home node is sure to know
-// the change that it has just carried out.
+// errAway means that the schema was read at another node than the home node. Only the home node is
+// sure to know the change that it has just carried out.
 var errAway = errors.New("the home node does not answer about its schema")
 
 // atHome reports whether the last refresh has read the schema of the home node.

@@ -33,8 +33,8 @@ func (r *schemaReader) at(node string) schemaReader {
 	return schemaReader{session: r.session, home: r.home, release: r.release, locality: r.locality, rules: r.rules, node: node}
 }
 
-// version returns the schema's version at the home node or, if that does not answer, at another one; node is its
-// host id.
+// version returns the schema's version at the home node or, if that does not answer, at another
+// one; node is its host id.
 func (r *schemaReader) version(ctx context.Context) (v gocql.UUID, node string, err error) {
 	if node = r.home(); node != "" {
 		limited, cancel := context.WithTimeout(ctx, homeLimit)
@@ -56,8 +56,8 @@ func (r *schemaReader) versionAt(ctx context.Context, node string) (v gocql.UUID
 	return v, at, iter.Close()
 }
 
-// ask returns a query to the reader's node: each node has its own copy of the schema, and one may be ahead of
-// another.
+// ask returns a query to the reader's node: each node has its own copy of the schema, and one may
+// be ahead of another.
 func (r *schemaReader) ask(cql string, values ...any) *gocql.Query {
 	return r.session.Query(cql, values...).Consistency(gocql.One).SetHostID(r.node)
 }
@@ -70,8 +70,9 @@ type schemaContents struct {
 	secrets  gocql.UUID // id of music.secrets; zero where it is not there
 }
 
-// read reads the schema. Critical are the tables whose comment or whose pattern says so, and those that have a
-// companion: a migration tool that loses the comment must not open a table to plain writes.
+// read reads the schema. Critical are the tables whose comment or whose pattern says so, and those
+// that have a companion: a migration tool that loses the comment must not open a table to plain
+// writes.
 func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
 	rules := r.rules.now()
 	all, companions, digest, err := r.readTables(ctx, rules)
@@ -126,10 +127,10 @@ type companion struct {
 	grace int // its gc_grace_seconds
 }
 
-// readTables reads all tables, and the names of those that may be companions. digest identifies what was read.
-// Cassandra's own version of the schema would not do, since it changes only after the tables have. digest also
-// covers write times, so that it does not return to an old value when a comment does: a proxy may have opened the
-// table in between, while its old beat is still there.
+// readTables reads all tables, and the names of those that may be companions. digest identifies
+// what was read. Cassandra's own version of the schema would not do, since it changes only after
+// the tables have. digest also covers write times, so that it does not return to an old value when
+// a comment does: a proxy may have opened the table in between, while its old beat is still there.
 func (r *schemaReader) readTables(ctx context.Context, rules config.Music) (all []*dataTable, names map[string]companion, digest gocql.UUID, err error) {
 	names = map[string]companion{}
 	var rows []string
@@ -161,13 +162,14 @@ func (r *schemaReader) readTables(ctx context.Context, rules config.Music) (all 
 	return all, names, gocql.UUID(uuid.NewSHA1(uuid.Nil, []byte(strings.Join(rows, "\n")))), nil
 }
 
-// ofTheNode reports whether each node has its own copy of a keyspace, which depends on the node's release.
+// ofTheNode reports whether each node has its own copy of a keyspace, which depends on the node's
+// release.
 func ofTheNode(keyspace string) bool {
 	return keyspace == "system" || keyspace == "system_schema" || keyspace == "system_cluster_metadata"
 }
 
-// readComment reads the settings from the table's comment. Settings that do not exist make the table critical and
-// refused. Text that only looks like settings is reported in the log.
+// readComment reads the settings from the table's comment. Settings that do not exist make the
+// table critical and refused. Text that only looks like settings is reported in the log.
 func (t *dataTable) readComment(comment string) {
 	settings, marked, err := catalog.ReadSettings(comment)
 	t.Settings, t.Marked = settings, marked
@@ -179,7 +181,8 @@ func (t *dataTable) readComment(comment string) {
 	}
 }
 
-// readColumns reads a table's columns, and sets Refused if a column keeps the table from being locked.
+// readColumns reads a table's columns, and sets Refused if a column keeps the table from being
+// locked.
 func (r *schemaReader) readColumns(ctx context.Context, t *dataTable) error {
 	iter := r.ask("SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
 		t.keyspace, t.name).IterContext(ctx)
@@ -213,8 +216,8 @@ func (r *schemaReader) readColumns(ctx context.Context, t *dataTable) error {
 	return err
 }
 
-// readDropped returns a text of the dropped columns with their times. A column that was dropped and added again
-// looks as before, but hides values that were stamped before the drop.
+// readDropped returns a text of the dropped columns with their times. A column that was dropped and
+// added again looks as before, but hides values that were stamped before the drop.
 func (r *schemaReader) readDropped(ctx context.Context, t *dataTable) (string, error) {
 	iter := r.ask("SELECT column_name, dropped_time FROM system_schema.dropped_columns WHERE keyspace_name = ? AND table_name = ?",
 		t.keyspace, t.name).IterContext(ctx)
@@ -230,8 +233,9 @@ func (r *schemaReader) readDropped(ctx context.Context, t *dataTable) (string, e
 	return dropped, nil
 }
 
-// checkDropped refuses a table with a column that is back, and was dropped with a time of the future:
-// what is written to it before that time Cassandra takes, and shows nobody. Clocks may differ.
+// checkDropped refuses a table with a column that is back, and was dropped with a time of the
+// future: what is written to it before that time Cassandra takes, and shows nobody. Clocks may
+// differ.
 func (t *dataTable) checkDropped(column string, at time.Time) {
 	if _, back := t.Columns[column]; back && time.Until(at) > musiccore.ClockGap {
 		t.Refused = fmt.Sprintf("its column %s was dropped USING TIMESTAMP of the future, and what is written to it until %s is hidden: DROP it without a timestamp, and ADD it again",
@@ -239,10 +243,11 @@ func (t *dataTable) checkDropped(column string, at time.Time) {
 	}
 }
 
-// cover sets the columns of the primary key and those that one lock covers, by position. Two spellings of one key
-// would be two locks, so each key column must have a type for which rewrite.Canonical knows when two values are
-// equal: Cassandra sorts sets and maps and fills up tuples before it looks for a partition, and compares
-// clustering columns by value. Decimals of clustering columns are refused, since 1.00 would be written as 1.
+// cover sets the columns of the primary key and those that one lock covers, by position. Two
+// spellings of one key would be two locks, so each key column must have a type for which
+// rewrite.Canonical knows when two values are equal: Cassandra sorts sets and maps and fills up
+// tuples before it looks for a partition, and compares clustering columns by value. Decimals of
+// clustering columns are refused, since 1.00 would be written as 1.
 func (t *dataTable) cover(partition, clustering map[int]catalog.Column) {
 	for i := range len(partition) {
 		c := partition[i]

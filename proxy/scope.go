@@ -12,15 +12,16 @@ import (
 	"music/config"
 )
 
-// scope is the session and the consistency levels for a table, by its setting scope (docs/design.md 4): all data
-// centres, or one.
+// scope is the session and the consistency levels for a table, by its setting scope (docs/design.md
+// 4): all data centres, or one.
 type scope struct {
 	session        *gocql.Session
 	quorum, serial gocql.Consistency
 }
 
-// scope returns the scope of the table's lock rows, synchronise and operations. With scope=local the session must
-// use only nodes of that data centre, since LOCAL_QUORUM is a quorum of the coordinator's.
+// scope returns the scope of the table's lock rows, synchronise and operations. With scope=local
+// the session must use only nodes of that data centre, since LOCAL_QUORUM is a quorum of the
+// coordinator's.
 func (x *executor) scope(t *dataTable) scope {
 	if t.Settings.Local {
 		return scope{t.centreSession, gocql.LocalQuorum, gocql.LocalSerial}
@@ -28,7 +29,8 @@ func (x *executor) scope(t *dataTable) scope {
 	return scope{x.session, gocql.Quorum, gocql.Serial}
 }
 
-// locality finds the data centre of this proxy, and opens sessions with the nodes of one data centre.
+// locality finds the data centre of this proxy, and opens sessions with the nodes of one data
+// centre.
 type locality struct {
 	config config.Cassandra
 	open   func(dc string) (*gocql.Session, error)
@@ -86,8 +88,8 @@ func nodesOf(s *gocql.Session) []node {
 	return all
 }
 
-// centreOf returns the data centre of the contact points, to which clients' connections go. It is "" if they are
-// in several, or if some are not found among the nodes and the cluster has several.
+// centreOf returns the data centre of the contact points, to which clients' connections go. It is
+// "" if they are in several, or if some are not found among the nodes and the cluster has several.
 func (l *locality) centreOf(ctx context.Context, nodes []node) string {
 	var all, reached []string
 	addresses := l.addresses(ctx)
@@ -123,8 +125,8 @@ func (l *locality) addresses(ctx context.Context) (all []net.IP) {
 	return all
 }
 
-// localise finds the data centre in which the locks of a table with scope=local are decided, and sets Refused if
-// this proxy cannot give them.
+// localise finds the data centre in which the locks of a table with scope=local are decided, and
+// sets Refused if this proxy cannot give them.
 func (r *schemaReader) localise(ctx context.Context, t *dataTable) {
 	if !t.Settings.Local {
 		return

@@ -23,7 +23,8 @@ type sectionMetrics struct {
 	waitersSince [shardCount]ages
 }
 
-// newSectionMetrics registers the metrics. Their names begin with prefix, and their help ends with of.
+// newSectionMetrics registers the metrics. Their names begin with prefix, and their help ends with
+// of.
 func newSectionMetrics(r prometheus.Registerer, prefix, of string) *sectionMetrics {
 	seconds := func(name, help string) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + name, Help: help + of, Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 14)})
@@ -98,7 +99,8 @@ func (m *sectionMetrics) begun(k musiccore.Key, at time.Duration) {
 	m.holdersSince[m.of(k)].add(at)
 }
 
-// ended counts a lock that was held and ended at a moment of BOOTTIME; how is 0 if its session has ended.
+// ended counts a lock that was held and ended at a moment of BOOTTIME; how is 0 if its session has
+// ended.
 func (m *sectionMetrics) ended(n musiccore.Note, at time.Duration, how musiccore.State) {
 	m.held.Dec()
 	m.holdersSince[m.of(n.Key)].remove(at - n.Duration)

@@ -26,9 +26,9 @@ type seenSession struct {
 	addr   string        // where it answers other proxies; empty = nowhere
 }
 
-// sessions watches the beats of all proxies, to know which of them must follow a schema change. A session is dead
-// by the same rule as for terms (docs/protocol.md 3.3, Dead): by a beat that stands still, never by another
-// machine's clock. It is safe for concurrent use.
+// sessions watches the beats of all proxies, to know which of them must follow a schema change. A
+// session is dead by the same rule as for terms (docs/protocol.md 3.3, Dead): by a beat that stands
+// still, never by another machine's clock. It is safe for concurrent use.
 type sessions struct {
 	read func(context.Context, []gocql.UUID) (map[gocql.UUID]seenSession, error) // reads these rows of music.sessions at QUORUM; nil = all
 	dead func(lease time.Duration) time.Duration                                 // returns how long the beat of a dead session stands still
@@ -42,8 +42,8 @@ type sessions struct {
 // look reads all sessions once.
 func (s *sessions) look(ctx context.Context) error { return s.lookAt(ctx, nil) }
 
-// lookAt reads these sessions once; nil = all. Reading a few is more reliable just after a node has died: for
-// single rows another replica is asked, too.
+// lookAt reads these sessions once; nil = all. Reading a few is more reliable just after a node has
+// died: for single rows another replica is asked, too.
 func (s *sessions) lookAt(ctx context.Context, ids []gocql.UUID) error {
 	start := instant()
 	found, err := s.read(ctx, ids)
@@ -138,8 +138,9 @@ func (s seenSession) died(dead func(lease time.Duration) time.Duration) bool {
 // stood returns for how long the beat has certainly stood still.
 func (s seenSession) stood() time.Duration { return s.before.Since(s.since) }
 
-// reapAfter is how long a beat must stand still before its row is deleted. References of such a session may still
-// be in lock rows; for them a missing row means the same as a beat that stands still.
+// reapAfter is how long a beat must stand still before its row is deleted. References of such a
+// session may still be in lock rows; for them a missing row means the same as a beat that stands
+// still.
 const reapAfter = time.Hour
 
 // reap deletes the rows of sessions that have been dead for long, since all proxies read all rows.
@@ -160,8 +161,8 @@ func (s *sessions) reap(ctx context.Context, self gocql.UUID) error {
 	return nil
 }
 
-// removeSession deletes a row with the highest stamp there is, so that no late beat can bring it back, not even
-// EndedBeat.
+// removeSession deletes a row with the highest stamp there is, so that no late beat can bring it
+// back, not even EndedBeat.
 func removeSession(ctx context.Context, session *gocql.Session, id gocql.UUID) error {
 	err := session.Query("DELETE FROM music.sessions WHERE session = ?", id).WithTimestamp(musiccore.EndedBeat).Consistency(gocql.Quorum).ExecContext(ctx)
 	if err != nil {
@@ -170,7 +171,8 @@ func removeSession(ctx context.Context, session *gocql.Session, id gocql.UUID) e
 	return nil
 }
 
-// lagging returns the names of the living sessions, except self, that have not applied the tables with a digest.
+// lagging returns the names of the living sessions, except self, that have not applied the tables
+// with a digest.
 func (s *sessions) lagging(self musiccore.SessionID, digest gocql.UUID) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +185,8 @@ func (s *sessions) lagging(self musiccore.SessionID, digest gocql.UUID) []string
 	return late
 }
 
-// ruledOtherwise returns the names of the living sessions, except self, with other patterns of critical tables.
+// ruledOtherwise returns the names of the living sessions, except self, with other patterns of
+// critical tables.
 func (s *sessions) ruledOtherwise(self musiccore.SessionID, rules string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,8 +199,8 @@ func (s *sessions) ruledOtherwise(self musiccore.SessionID, rules string) []stri
 	return all
 }
 
-// alive reports whether a session may still be alive, as it was last read, and returns its beat. A session that
-// is not known is not alive.
+// alive reports whether a session may still be alive, as it was last read, and returns its beat. A
+// session that is not known is not alive.
 func (s *sessions) alive(id gocql.UUID) (beat int64, alive bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,8 +60,8 @@ type reading struct {
 	at  time.Time
 }
 
-// readingLasts is for how long a reading of the clocks is used for operations that begin. The metrics of locks
-// are wrong by no more than that.
+// readingLasts is for how long a reading of the clocks is used for operations that begin. The
+// metrics of locks are wrong by no more than that.
 const readingLasts = time.Millisecond
 
 // now reads the clocks. It is called with the mutex held.
@@ -71,10 +71,11 @@ func (s *shard) now() musiccore.Now {
 	return s.reading.now
 }
 
-// recently returns the last reading of the clocks, or a new one if that is older than readingLasts. It is for
-// operations that begin: these may be carried out long after the clocks were read anyway, since the machine can
-// pause in between (docs/protocol.md 3.6, Begin), and the system calls of a reading cost more than the rest of
-// the operation. For a moment after an answer now must be used. It is called with the mutex held.
+// recently returns the last reading of the clocks, or a new one if that is older than readingLasts.
+// It is for operations that begin: these may be carried out long after the clocks were read anyway,
+// since the machine can pause in between (docs/protocol.md 3.6, Begin), and the system calls of a
+// reading cost more than the rest of the operation. For a moment after an answer now must be used.
+// It is called with the mutex held.
 func (s *shard) recently() musiccore.Now {
 	if time.Since(s.reading.at) >= readingLasts {
 		return s.now()
@@ -109,8 +110,9 @@ func (s *shard) unlockKey(op musiccore.OpID, p refKey, by musiccore.Client, done
 	})
 }
 
-// enter passes an operation to the core as event. If ok is true, a is the answer; else the answer is passed to the
-// function that done returns. If the reference is known to be at another proxy, the core is not asked.
+// enter passes an operation to the core as event. If ok is true, a is the answer; else the answer
+// is passed to the function that done returns. If the reference is known to be at another proxy,
+// the core is not asked.
 func (s *shard) enter(o shardOp, done func() func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) (a musiccore.Answer, ok bool) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -146,7 +148,8 @@ func (s *shard) goneUnless(answered bool, op musiccore.OpID) (gone func()) {
 	return func() { s.gone(op) }
 }
 
-// takeAnswer removes the answer to an operation from the core's effects; ok is false if there is none yet.
+// takeAnswer removes the answer to an operation from the core's effects; ok is false if there is
+// none yet.
 func takeAnswer(e *musiccore.Effects, op musiccore.OpID) (a musiccore.Answer, ok bool) {
 	for i, told := range e.Answers {
 		if told.Op == op {
@@ -191,14 +194,15 @@ func (s *shard) tick() {
 	})
 }
 
-// carryOut carries out the core's effects. It is called with the mutex held, and does not block. Commands block,
-// and so may passing an answer to a client that does not read: each gets a goroutine. The answer to the present
-// operation has been taken out before, by takeAnswer.
+// carryOut carries out the core's effects. It is called with the mutex held, and does not block.
+// Commands block, and so may passing an answer to a client that does not read: each gets a
+// goroutine. The answer to the present operation has been taken out before, by takeAnswer.
 func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
 	s.carryOutFor(musiccore.Client{}, now, e)
 }
 
-// carryOutFor is carryOut with the client that has ended a lock, for the audit; zero if there is none.
+// carryOutFor is carryOut with the client that has ended a lock, for the audit; zero if there is
+// none.
 func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.Effects) {
 	if s.closed {
 		return
@@ -236,10 +240,11 @@ func (s *shard) tellLater(n musiccore.Note, by musiccore.Client) {
 	s.later(func() { s.audit.tell(n, by) })
 }
 
-// setAlarm has the core called again at a moment of BOOTTIME, or earlier; 0 means that it need not be. Resetting a
-// timer, even to the same moment, can wake a thread of Go's scheduler, which costs more than the operation. So a
-// timer that is set to an earlier moment stays, and the core then returns the next moment. A timer whose moment
-// has passed is reset, since it may have stood still while the machine was suspended.
+// setAlarm has the core called again at a moment of BOOTTIME, or earlier; 0 means that it need not
+// be. Resetting a timer, even to the same moment, can wake a thread of Go's scheduler, which costs
+// more than the operation. So a timer that is set to an earlier moment stays, and the core then
+// returns the next moment. A timer whose moment has passed is reset, since it may have stood still
+// while the machine was suspended.
 func (s *shard) setAlarm(now musiccore.Now, at time.Duration) {
 	if at == 0 || (s.alarm.at != 0 && s.alarm.at <= at && s.alarm.at > now.Boot) {
 		return
@@ -260,8 +265,8 @@ func (s *shard) run(c musiccore.Command) {
 	s.call(func(core *musiccore.Core, now musiccore.Now) musiccore.Effects { return core.Reply(now, c.ID, result) })
 }
 
-// begin asks the core to begin an operation under a lock. If ok is true, a is the answer; else it comes later. It is
-// called with the mutex held.
+// begin asks the core to begin an operation under a lock. If ok is true, a is the answer; else it
+// comes later. It is called with the mutex held.
 func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a musiccore.Answer, ok bool) {
 	if owner, known := s.owners.Get(p); known {
 		return musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: owner}}, true
@@ -278,7 +283,8 @@ func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a music
 	return a, ok
 }
 
-// fenced counts an operation that was refused because its lock is lost, unless the client has released the lock.
+// fenced counts an operation that was refused because its lock is lost, unless the client has
+// released the lock.
 func (s *shard) fenced(err error) {
 	if errors.Is(err, musiccore.ErrLost) && !errors.Is(err, musiccore.ErrReleased) {
 		s.metrics.fencedOff.Inc()

@@ -12,8 +12,8 @@ import (
 	"music/musiccore"
 )
 
-// storedTable is a table's row in music.tables: the settings with which its lock rows were made, whatever its
-// comment says now. The zero value means that there is no row.
+// storedTable is a table's row in music.tables: the settings with which its lock rows were made,
+// whatever its comment says now. The zero value means that there is no row.
 type storedTable struct {
 	closed musiccore.Stamp
 	text   string // the settings, in the form of storedText
@@ -22,8 +22,8 @@ type storedTable struct {
 	unlocked catalog.Policy // in text
 }
 
-// storedCentre precedes the data centre in the stored settings of a table with scope=local. It is not written in
-// comments: it is the data centre of the proxy that made the table critical.
+// storedCentre precedes the data centre in the stored settings of a table with scope=local. It is
+// not written in comments: it is the data centre of the proxy that made the table critical.
 const storedCentre = ", dc="
 
 // storedText returns the settings of a table in the form of music.tables.
@@ -34,8 +34,8 @@ func (t *dataTable) storedText() string {
 	return t.Settings.String() + storedCentre + t.centre
 }
 
-// readStored reads the table's row at QUORUM. An error is stored for settle: a table whose row cannot be read is
-// critical, but gets no locks.
+// readStored reads the table's row at QUORUM. An error is stored for settle: a table whose row
+// cannot be read is critical, but gets no locks.
 func (r *schemaReader) readStored(ctx context.Context, t *dataTable) {
 	var closed int64
 	err := r.session.Query("SELECT closed, settings FROM music.tables WHERE id = ?", gocql.UUID(t.ID)).Consistency(gocql.Quorum).
@@ -48,9 +48,10 @@ func (r *schemaReader) readStored(ctx context.Context, t *dataTable) {
 	t.stored.err = t.keepStored()
 }
 
-// keepStored replaces settings of a table by those with which its lock rows were made: all of them if its comment
-// no longer marks it as critical, else key and scope. The data centre is always the one that was stored first, since
-// two data centres would decide separately (docs/protocol.md 6, M3).
+// keepStored replaces settings of a table by those with which its lock rows were made: all of them
+// if its comment no longer marks it as critical, else key and scope. The data centre is always the
+// one that was stored first, since two data centres would decide separately (docs/protocol.md 6,
+// M3).
 func (t *dataTable) keepStored() error {
 	if t.stored.text == "" || t.stored.text == plainSettings && t.Marked {
 		return nil

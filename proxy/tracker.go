@@ -23,7 +23,8 @@ type member struct {
 // downAfter is how long a proxy must not serve before drivers are told. A restart takes less.
 const downAfter = 5 * time.Second
 
-// peerTracker tracks what drivers have been told about the other proxies. It is not safe for concurrent use.
+// peerTracker tracks what drivers have been told about the other proxies. It is not safe for
+// concurrent use.
 type peerTracker struct {
 	known map[uuid.UUID]*trackedPeer
 	begun bool
@@ -42,8 +43,9 @@ type peerEvent struct {
 	proxy  netip.AddrPort
 }
 
-// update compares the present members with what drivers know, and returns the events to tell them. serves reports
-// whether drivers can use a member. The members of the first call need no event, since drivers connect later.
+// update compares the present members with what drivers know, and returns the events to tell them.
+// serves reports whether drivers can use a member. The members of the first call need no event,
+// since drivers connect later.
 func (c *peerTracker) update(now time.Time, members []member, serves func(member) bool) []peerEvent {
 	var all []peerEvent
 	if c.known == nil {
@@ -63,8 +65,8 @@ func (c *peerTracker) update(now time.Time, members []member, serves func(member
 	return all
 }
 
-// updateOne is update for one member. Drivers assume that a proxy that they are shown serves, until they are told
-// otherwise.
+// updateOne is update for one member. Drivers assume that a proxy that they are shown serves, until
+// they are told otherwise.
 func (c *peerTracker) updateOne(now time.Time, m member, serves bool) []peerEvent {
 	s, known := c.known[m.host]
 	switch {
@@ -98,8 +100,8 @@ func (s *trackedPeer) update(now time.Time, m member, serves bool) []peerEvent {
 	return nil
 }
 
-// visibleNodes returns the nodes that drivers are shown beside the home node: every node of the ring that has a
-// proxy, alive or not, ordered by host id.
+// visibleNodes returns the nodes that drivers are shown beside the home node: every node of the
+// ring that has a proxy, alive or not, ordered by host id.
 func visibleNodes(members []member, r ring) []topology.Node {
 	var nodes []topology.Node
 	for _, m := range members {

@@ -11,8 +11,8 @@ import (
 const unaskedText = "peer-listen is not set, and other proxies serve this cluster: they cannot ask this one for its locks, and answer " +
 	"MUSIC_UNAVAILABLE for references of it; set peer-listen on each proxy (docs/several-proxies.md)"
 
-// watchUnasked warns every minute, until ctx ends, while other proxies live beside this one, which has no peer
-// address. A proxy that has just died looks alive for DeadAfter.
+// watchUnasked warns every minute, until ctx ends, while other proxies live beside this one, which
+// has no peer address. A proxy that has just died looks alive for DeadAfter.
 func (p *process) watchUnasked(ctx context.Context, l *heartbeat) {
 	log := p.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
 	patience := l.options.DeadAfter(l.options.SessionLease) + lookEvery

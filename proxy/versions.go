@@ -10,9 +10,9 @@ import (
 	"music/proxy/peer"
 )
 
-// checkVersions refuses to run beside a living proxy whose version does not fit (docs/several-proxies.md,
-// Upgrading). It is called before the first beat, so that nothing is done then, and once more after it: of
-// two proxies that start at once at least one sees the other.
+// checkVersions refuses to run beside a living proxy whose version does not fit
+// (docs/several-proxies.md, Upgrading). It is called before the first beat, so that nothing is done
+// then, and once more after it: of two proxies that start at once at least one sees the other.
 func (l *heartbeat) checkVersions(ctx context.Context) error {
 	return l.others.refuseLiving(ctx, func() (map[gocql.UUID]error, error) {
 		if err := l.others.look(ctx); err != nil {
@@ -37,9 +37,9 @@ func (s *sessions) misfits() map[gocql.UUID]error {
 	return all
 }
 
-// refuseLiving blocks until none of the sessions in conflict with this one is alive. It returns an error that wraps
-// errMembers as soon as one of them beats. conflicts reads the sessions and returns those in conflict, with the
-// reasons.
+// refuseLiving blocks until none of the sessions in conflict with this one is alive. It returns an
+// error that wraps errMembers as soon as one of them beats. conflicts reads the sessions and
+// returns those in conflict, with the reasons.
 func (s *sessions) refuseLiving(ctx context.Context, conflicts func() (map[gocql.UUID]error, error)) error {
 	beats := map[gocql.UUID]int64{}
 	for {

@@ -11,11 +11,12 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// mortalRows is the warning about a table with a default_time_to_live (docs/guarantees.md, What is not promised).
+// mortalRows is the warning about a table with a default_time_to_live (docs/guarantees.md, What is
+// not promised).
 const mortalRows = "default_time_to_live is set: a row whose values are deleted one by one may remain without values until the time to live of the last is over: DELETE the row"
 
-// warnings returns warnings about the keyspace of a critical table and about the node (docs/design.md 4). Facts that
-// cannot be read give no warning.
+// warnings returns warnings about the keyspace of a critical table and about the node
+// (docs/design.md 4). Facts that cannot be read give no warning.
 func (r *schemaReader) warnings(ctx context.Context, keyspace string) []string {
 	var found []string
 	data, err := r.replication(ctx, keyspace)
@@ -69,8 +70,8 @@ func nodesUp(ctx context.Context, session *gocql.Session) (map[string]int, error
 	return up, nil
 }
 
-// reachable returns how many replicas there can be on nodes that are up. A strategy without data centres places them
-// anywhere.
+// reachable returns how many replicas there can be on nodes that are up. A strategy without data
+// centres places them anywhere.
 func reachable(replication map[string]string, up map[string]int) int {
 	sum := 0
 	for place, n := range perPlace(replication) {
@@ -91,8 +92,8 @@ func replicas(replication map[string]string) int {
 	return sum
 }
 
-// perPlace returns the number of replicas by data centre; for a strategy without data centres under the name of its
-// option.
+// perPlace returns the number of replicas by data centre; for a strategy without data centres under
+// the name of its option.
 func perPlace(replication map[string]string) map[string]int {
 	places := map[string]int{}
 	for name, value := range replication {
@@ -104,8 +105,8 @@ func perPlace(replication map[string]string) map[string]int {
 	return places
 }
 
-// lessReplicated reports whether a keyspace has fewer replicas than another in any data centre or, if their
-// strategies differ, in all together.
+// lessReplicated reports whether a keyspace has fewer replicas than another in any data centre or,
+// if their strategies differ, in all together.
 func lessReplicated(a, b map[string]string) bool {
 	if a["class"] != b["class"] {
 		return replicas(a) < replicas(b)

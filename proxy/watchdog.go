@@ -8,12 +8,12 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// stalledLooks is how many checks in a row must find a shard stalled for the watchdog to trip. Checks are counted
-// instead of time, since a process that is stopped makes none.
+// stalledLooks is how many checks in a row must find a shard stalled for the watchdog to trip.
+// Checks are counted instead of time, since a process that is stopped makes none.
 const stalledLooks = 8
 
-// watchdog ends the session when a shard stalls. Such a shard serves none of its keys, while the session's beats
-// would keep every other proxy from serving them.
+// watchdog ends the session when a shard stalls. Such a shard serves none of its keys, while the
+// session's beats would keep every other proxy from serving them.
 type watchdog struct {
 	lease  time.Duration         // the session lease
 	resign func(context.Context) // ends the session
@@ -58,8 +58,8 @@ func (v *watchdog) look(ctx context.Context) {
 	v.resign(ctx)
 }
 
-// moves reports whether the shard's mutex has been free since the last call. If it is not free now, a goroutine waits
-// for it.
+// moves reports whether the shard's mutex has been free since the last call. If it is not free now,
+// a goroutine waits for it.
 func (s *shard) moves() bool {
 	switch {
 	case s.probing.Load():
@@ -77,7 +77,8 @@ func (s *shard) moves() bool {
 	return true
 }
 
-// resign ends the session and writes that it has ended. It blocks for at most a third of the session lease.
+// resign ends the session and writes that it has ended. It blocks for at most a third of the
+// session lease.
 func (l *heartbeat) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, l.options.SessionLease/3)
 	defer cancel()

@@ -44,8 +44,8 @@ func expected(what string, got any) error {
 // accounts are the ids of the branch's accounts.
 func accounts() []string { return []string{"anna", "ben", "carla", "dan"} }
 
-// bank is who plays: tellers that work straight on Cassandra, tellers that work through the proxy, and an auditor at
-// either. Whoever has it calls close.
+// bank is who plays: tellers that work straight on Cassandra, tellers that work through the proxy,
+// and an auditor at either. Whoever has it calls close.
 type bank struct {
 	options options
 	stage   *stage // nil where there is one proxy, which nobody may kill
@@ -187,8 +187,8 @@ func (b *bank) putRight(ctx context.Context) error {
 // chore is what a teller does in a rush: transfer or transferUnderLock.
 type chore func(*teller, context.Context, move) error
 
-// rush has all tellers work at once, without a word of their own. Each moves money round in its own amounts, so that
-// losses hardly ever even out.
+// rush has all tellers work at once, without a word of their own. Each moves money round in its own
+// amounts, so that losses hardly ever even out.
 func (b *bank) rush(ctx context.Context, tellers []*teller, do chore) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -241,7 +241,8 @@ func (b *bank) follow(ctx context.Context, done *atomic.Int64, finished <-chan s
 	}
 }
 
-// lockRow reads the branch's lock row straight at the node, as it is after everything that was ever agreed on.
+// lockRow reads the branch's lock row straight at the node, as it is after everything that was ever
+// agreed on.
 func (b *bank) lockRow(ctx context.Context, l line) (r lockRow, err error) {
 	var id gocql.UUID
 	if err := b.node.session.Query(findBank).ScanContext(ctx, &id); err != nil {

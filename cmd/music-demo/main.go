@@ -1,7 +1,7 @@
-// Command music-demo tells the story of the product on a real Cassandra: it starts a cluster of one node and the
-// proxy, plays a bank with an ordinary driver, and checks every step itself. It ends with status 0 when all steps
-// showed what they should, 1 when one did not or could not be played, 2 when it was called wrongly, and 130 when it was
-// interrupted.
+// Command music-demo tells the story of the product on a real Cassandra: it starts a cluster of one
+// node and the proxy, plays a bank with an ordinary driver, and checks every step itself. It ends
+// with status 0 when all steps showed what they should, 1 when one did not or could not be played,
+// 2 when it was called wrongly, and 130 when it was interrupted.
 package main
 
 import (
@@ -23,8 +23,8 @@ const (
 )
 
 func main() {
-	// From the first signal on they are no longer caught: a second one ends an end that takes too long, and the kernel
-	// takes the children along.
+	// From the first signal on they are no longer caught: a second one ends an end that takes too
+	// long, and the kernel takes the children along.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:]))

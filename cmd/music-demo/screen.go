@@ -34,8 +34,9 @@ const (
 	gap       = 2   // between the columns
 )
 
-// screen tells the story. At a terminal words stand in the left column and what is sent in the right one; elsewhere it
-// writes plain lines, words above what is sent. Its methods may be called by several goroutines.
+// screen tells the story. At a terminal words stand in the left column and what is sent in the
+// right one; elsewhere it writes plain lines, words above what is sent. Its methods may be called
+// by several goroutines.
 type screen struct {
 	out         io.Writer
 	colour      bool
@@ -59,8 +60,8 @@ func newScreen(out *os.File) *screen {
 	return s
 }
 
-// split makes two columns of a width, if it is wide enough. The last place of a line stays free: some terminals go on to
-// the next line when it is written.
+// split makes two columns of a width, if it is wide enough. The last place of a line stays free:
+// some terminals go on to the next line when it is written.
 func (s *screen) split(width int) {
 	if width < narrowest {
 		return
@@ -103,7 +104,8 @@ func (s *screen) beside(look style, prompt, text string) {
 	}
 }
 
-// besideLine writes one line of such a text. Where there are no columns it is not wrapped: it may be copied.
+// besideLine writes one line of such a text. Where there are no columns it is not wrapped: it may
+// be copied.
 func (s *screen) besideLine(look style, prompt, text string) {
 	if s.right == 0 {
 		s.line("     " + s.paint(look, prompt) + " " + text)
@@ -142,7 +144,8 @@ func (s *screen) note(format string, args ...any) {
 	s.line(fmt.Sprintf(format, args...))
 }
 
-// change shows a text in the line that changes in place, until something else is written. Where there is none it does nothing.
+// change shows a text in the line that changes in place, until something else is written. Where
+// there is none it does nothing.
 func (s *screen) change(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +196,8 @@ func (s *screen) line(text string) {
 	s.write(strings.TrimRight(text, " ") + "\n")
 }
 
-// write hands text on. Nothing can be done about a reader who has gone: the steps are checked all the same.
+// write hands text on. Nothing can be done about a reader who has gone: the steps are checked all
+// the same.
 func (s *screen) write(text string) { _, _ = io.WriteString(s.out, text) }
 
 // paint gives a text its look, where there are colours.
@@ -204,8 +208,8 @@ func (s *screen) paint(look style, text string) string {
 	return "\x1b[" + string(look) + "m" + text + "\x1b[0m"
 }
 
-// wrap breaks a text into lines of at most width, between words; only a word that is longer than a line is cut. A
-// text's own indent is kept by all its lines.
+// wrap breaks a text into lines of at most width, between words; only a word that is longer than a
+// line is cut. A text's own indent is kept by all its lines.
 func wrap(text string, width int) []string {
 	words := strings.TrimLeft(text, " ")
 	indent := strings.Repeat(" ", min(len(text)-len(words), width/2))

@@ -40,7 +40,8 @@ type server struct {
 	log   string          // file
 }
 
-// binary returns the path of the proxy's program, which is built beside this one; or nothing, where it is not.
+// binary returns the path of the proxy's program, which is built beside this one; or nothing, where
+// it is not.
 func binary() string {
 	self, err := os.Executable()
 	if err != nil {
@@ -53,9 +54,10 @@ func binary() string {
 	return path
 }
 
-// args are those of the proxy's command line. Metrics are off: their port may be somebody else's, and the story has no use for them.
-// No key is kept at its proxy: the story shows lock rows whose head is the holder.
-// Several proxies have a short session lease: nobody wants to wait long for the end of one that was killed.
+// args are those of the proxy's command line. Metrics are off: their port may be somebody else's,
+// and the story has no use for them. No key is kept at its proxy: the story shows lock rows whose
+// head is the holder. Several proxies have a short session lease: nobody wants to wait long for the
+// end of one that was killed.
 func (l launch) args() []string {
 	args := []string{"proxy", "--contact-points", l.contactPoint, "--listen", l.listen, "--metrics-listen=", "--retain", "0s"}
 	if l.several {
@@ -104,7 +106,8 @@ func (l launch) start() (*server, error) {
 		return l.serveHere(log), nil
 	}
 	defer func() { _ = log.Close() }() // the child has its own
-	// No context: it is to end after all that uses it, in close. gosec: it is the program that was built beside this one.
+	// No context: it is to end after all that uses it, in close. gosec: it is the program that was
+	// built beside this one.
 	cmd := exec.CommandContext(context.Background(), l.binary, l.args()...) //nolint:gosec
 	cmd.Stdout, cmd.Stderr = log, log
 	p, err := child.Start(cmd)

@@ -15,7 +15,8 @@ func (b *bank) at(k int) (line, error) {
 	return line{prompt: fmt.Sprintf("proxy %d>", k), look: cyan, screen: b.screen, session: session}, err
 }
 
-// killedProxy shows that a lock outlives the proxy at which it was taken: its holder goes on at another one, and who waits still waits.
+// killedProxy shows that a lock outlives the proxy at which it was taken: its holder goes on at
+// another one, and who waits still waits.
 func (b *bank) killedProxy(ctx context.Context) error {
 	var lines [3]line
 	for i := range lines {
@@ -87,7 +88,8 @@ func (b *bank) served(ctx context.Context, t *teller, queued grant) error {
 	return nil
 }
 
-// resume asks for the lock that the teller holds, until it is served: its proxy has gone, and its session first has to end.
+// resume asks for the lock that the teller holds, until it is served: its proxy has gone, and its
+// session first has to end.
 func (t *teller) resume(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, takeoverLimit, expected("the lock to go on", fmt.Sprintf("nothing for %v", takeoverLimit)))
 	defer cancel()

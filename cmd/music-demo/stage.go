@@ -24,7 +24,8 @@ const (
 // errProxyEnded says that the proxy did not live as long as the story.
 var errProxyEnded = errors.New("the proxy has ended")
 
-// stage is what the story is played on: a real Cassandra, and a proxy in front of each node. Whoever has it calls close.
+// stage is what the story is played on: a real Cassandra, and a proxy in front of each node.
+// Whoever has it calls close.
 type stage struct {
 	cluster *cassandra.Cluster
 	proxies []*server
@@ -80,7 +81,8 @@ func logName(k int) string {
 	return fmt.Sprintf("proxy%d.log", k)
 }
 
-// checkFree tells who is in the way of the proxy. Cassandra's own ports are checked by its launcher.
+// checkFree tells who is in the way of the proxy. Cassandra's own ports are checked by its
+// launcher.
 func checkFree(ctx context.Context, addr string) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -113,7 +115,8 @@ func (s *server) listens(ctx context.Context, addr string) error {
 	}
 }
 
-// guard returns a context that ends when a proxy does that was not killed, with the reason as its cause.
+// guard returns a context that ends when a proxy does that was not killed, with the reason as its
+// cause.
 func (st *stage) guard(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, fail := context.WithCancelCause(ctx)
 	for _, proxy := range st.proxies {

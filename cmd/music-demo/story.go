@@ -280,7 +280,8 @@ func (b *bank) windows(ctx context.Context) error {
 // tagBits are those of a lock_ref that prove it; the others are its number in the queue.
 const tagBits = 23
 
-// fences makes sure that a stamp lies in the window of the row's holder, and that this is the one with the lock_ref.
+// fences makes sure that a stamp lies in the window of the row's holder, and that this is the one
+// with the lock_ref.
 func (r lockRow) fences(ref, stamp int64) error {
 	if r.head == ref>>tagBits && r.base <= stamp && stamp < r.base+window {
 		return nil
@@ -288,7 +289,8 @@ func (r lockRow) fences(ref, stamp int64) error {
 	return expected(fmt.Sprintf("lock_ref %d at the head and a WRITETIME in its window", ref), fmt.Sprintf("%+v, %d", r, stamp))
 }
 
-// pastTheProxy sends the late batch as it would arrive if it had been on its way already when its teller lost the lock.
+// pastTheProxy sends the late batch as it would arrive if it had been on its way already when its
+// teller lost the lock.
 func (b *bank) pastTheProxy(ctx context.Context) error {
 	before, err := b.silently().getAll(ctx, readAll, branch)
 	if err != nil {

@@ -10,14 +10,15 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// thinking is how long a teller looks at two balances before it writes the new ones: long enough for others to do the same.
+// thinking is how long a teller looks at two balances before it writes the new ones: long enough
+// for others to do the same.
 const thinking = 10 * time.Millisecond
 
 // branch is the partition that all of the story's accounts lie in, and so what one lock covers.
 const branch = "zurich"
 
-// The statements of the tellers. SELECT stands before LOCK and UNLOCK for this driver's sake: it sends no values with a
-// statement that begins with a word it does not know.
+// The statements of the tellers. SELECT stands before LOCK and UNLOCK for this driver's sake: it
+// sends no values with a statement that begins with a word it does not know.
 const (
 	takeLock = "SELECT LOCK bank.accounts WHERE branch = ? WAIT 5s"
 	waitLock = "SELECT LOCK bank.accounts WHERE branch = ? USING LOCK ? WAIT 1s"
@@ -67,8 +68,8 @@ func shown(cql string, args []any) string {
 	return cql + ";"
 }
 
-// teller moves money between two accounts. It works in the same way with and without a lock: the only difference is the
-// clause in what it sends.
+// teller moves money between two accounts. It works in the same way with and without a lock: the
+// only difference is the clause in what it sends.
 type teller struct {
 	line
 	number int
@@ -123,8 +124,8 @@ func (t *teller) transferUnderLock(ctx context.Context, m move) error {
 	return t.unlock(ctx)
 }
 
-// lock takes the branch's lock with the given statement. The proxy answers within a second or two, whatever the WAIT:
-// no driver's patience may end first. Who still waits asks again.
+// lock takes the branch's lock with the given statement. The proxy answers within a second or two,
+// whatever the WAIT: no driver's patience may end first. Who still waits asks again.
 func (t *teller) lock(ctx context.Context, statement string) (grant, error) {
 	g, err := t.ask(ctx, statement, branch)
 	for tries := 0; early(err) && tries < mostEarly; tries++ {
@@ -149,7 +150,8 @@ func (t *teller) lock(ctx context.Context, statement string) (grant, error) {
 // mostEarly is how often a LOCK is sent again that came too early.
 const mostEarly = 300
 
-// early reports that a LOCK met a proxy that has not followed yet that the table is critical: it says so, and to try again.
+// early reports that a LOCK met a proxy that has not followed yet that the table is critical: it
+// says so, and to try again.
 func early(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "it is becoming critical")
 }
@@ -195,7 +197,8 @@ func (t *teller) read(ctx context.Context, m move) (balances, error) {
 	return t.getAll(ctx, cql, args...)
 }
 
-// write writes both accounts in one batch. They lie in one partition: Cassandra writes both or none.
+// write writes both accounts in one batch. They lie in one partition: Cassandra writes both or
+// none.
 func (t *teller) write(ctx context.Context, m move, b balances) error {
 	args := []any{b[m.from], branch, m.from, b[m.to], branch, m.to}
 	cql := begin + setBoth

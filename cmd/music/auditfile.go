@@ -66,8 +66,8 @@ type auditFile struct {
 	open *os.File
 }
 
-// reopen opens the file at the path, which is made where there is none, readable for its owner alone. Where that fails, the one that was
-// open goes on.
+// reopen opens the file at the path, which is made where there is none, readable for its owner
+// alone. Where that fails, the one that was open goes on.
 func (f *auditFile) reopen() error {
 	file, err := os.OpenFile(f.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -213,9 +213,11 @@ func (r *lockRun) ask(ctx context.Context) (*client.Session, *client.Held, error
 	return s, held, err
 }
 
-// under runs the command under a lock that is held. The error is why the lock was lost before its end, if it was.
+// under runs the command under a lock that is held. The error is why the lock was lost before its
+// end, if it was.
 func (r *lockRun) under(held *client.Held, signals <-chan os.Signal) (status int, lost error) {
-	// The kernel ends the command with the thread that has started it: with this process, then, and not before.
+	// The kernel ends the command with the thread that has started it: with this process, then, and
+	// not before.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	front := inFront()
@@ -281,7 +283,8 @@ func inFront() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// takeBack makes this process group the one that reads from the terminal again: a script may go on after it.
+// takeBack makes this process group the one that reads from the terminal again: a script may go on
+// after it.
 func takeBack() {
 	_ = unix.IoctlSetPointerInt(int(os.Stdin.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
 }

@@ -138,7 +138,8 @@ func (v *locksView) writeJSON(all []client.Listing) error {
 	return encoder.Encode(all)
 }
 
-// lockTable is a line for each lock; where a line is wider than width (0 = any), a few short ones for each.
+// lockTable is a line for each lock; where a line is wider than width (0 = any), a few short ones
+// for each.
 func lockTable(all []client.Listing, width int) string {
 	if len(all) == 0 {
 		return "no locks\n"

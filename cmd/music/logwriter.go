@@ -16,8 +16,8 @@ const (
 	maxLogBytes = 4 << 20
 )
 
-// logWriter hands lines on without ever waiting for who reads them. What there is no room for is dropped, counted, and told of in the
-// log as soon as a line gets through. For concurrent use.
+// logWriter hands lines on without ever waiting for who reads them. What there is no room for is
+// dropped, counted, and told of in the log as soon as a line gets through. For concurrent use.
 type logWriter struct {
 	out     io.Writer
 	lines   chan []byte

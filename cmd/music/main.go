@@ -1,6 +1,6 @@
-// Command music is the MUSIC proxy: `music proxy` serves Cassandra's drivers, `music version` says what
-// was built. It ends with status 0 when it was told to end, 1 when the proxy failed, and 2 when it was
-// called or configured wrongly.
+// Command music is the MUSIC proxy: `music proxy` serves Cassandra's drivers, `music version` says
+// what was built. It ends with status 0 when it was told to end, 1 when the proxy failed, and 2
+// when it was called or configured wrongly.
 package main
 
 import (

@@ -119,7 +119,8 @@ func (p program) checkStart(cfg config.Config) error {
 	return wrong
 }
 
-// The end of a proxy: what it may take beside config's ShutdownTimeout, which with the log is less than a second.
+// The end of a proxy: what it may take beside config's ShutdownTimeout, which with the log is less
+// than a second.
 const (
 	overdueAfter = 700 * time.Millisecond // of SIGTERM and ShutdownTimeout: whatever hangs is left as it is
 	logFlush     = 200 * time.Millisecond // for the last lines of the log
@@ -128,9 +129,9 @@ const (
 // errOverdue means that the shutdown has taken too long.
 var errOverdue = errors.New("it did not come to its end in time after shutdown-timeout, and was left as it was")
 
-// serveUntilSignal serves until SIGINT or SIGTERM asks for the end, and is done soon after shutdown-timeout whatever hangs. From the
-// first signal on they are no longer caught: a second one ends a proxy that takes too long over it. On SIGHUP the configuration is
-// loaded again.
+// serveUntilSignal serves until SIGINT or SIGTERM asks for the end, and is done soon after
+// shutdown-timeout whatever hangs. From the first signal on they are no longer caught: a second one
+// ends a proxy that takes too long over it. On SIGHUP the configuration is loaded again.
 func (p program) serveUntilSignal(cfg config.Config, load func() (config.Config, error)) error {
 	lines := newLogWriter(formatted(cfg.Log, p.stderr))
 	defer lines.close(logFlush)
@@ -169,8 +170,8 @@ func (p program) serveUntilSignal(cfg config.Config, load func() (config.Config,
 	return nil
 }
 
-// reload loads the configuration again, and returns the one that a proxy that runs with another has from now on. It tells what has changed
-// and what has not.
+// reload loads the configuration again, and returns the one that a proxy that runs with another has
+// from now on. It tells what has changed and what has not.
 func reload(running config.Config, load func() (config.Config, error), log zerolog.Logger) config.Config {
 	next, err := load()
 	if err != nil {

@@ -12,7 +12,8 @@ func built() string {
 	return describe(info)
 }
 
-// describe tells version, revision and Go of a build, a line each; info is nil where the build left none.
+// describe tells version, revision and Go of a build, a line each; info is nil where the build left
+// none.
 func describe(info *debug.BuildInfo) string {
 	if info == nil {
 		info = &debug.BuildInfo{}

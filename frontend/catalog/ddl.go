@@ -33,8 +33,8 @@ func ReadDDL(text []byte) DDL {
 	return d
 }
 
-// property stores one property. Cassandra reads every value as text (PropertyDefinitions): '3600' is
-// a number and 'No' is false.
+// property stores one property. Cassandra reads every value as text (PropertyDefinitions): '3600'
+// is a number and 'No' is false.
 func (d *DDL) property(text []byte, name, value rewrite.Token) {
 	said := string(value.Of(text))
 	if value.Kind == rewrite.TokenString {
@@ -65,8 +65,8 @@ func isWord(text []byte, t rewrite.Token, word string) bool {
 }
 
 // CreatedKey returns the columns of the primary key in the text of a CREATE TABLE, those of the
-// partition key first. It returns nil if it cannot make the key out; whether the text is valid is for
-// Cassandra to say.
+// partition key first. It returns nil if it cannot make the key out; whether the text is valid is
+// for Cassandra to say.
 func CreatedKey(text []byte) (key []Column) {
 	types := map[string]string{}
 	var names []string

@@ -85,7 +85,8 @@ const CompanionPrefix = "music_lock_"
 // and must outlive Cassandra's hints.
 const MinGrace = 24 * 60 * 60
 
-// Policy says what becomes of a plain write on a critical table (docs/design.md 4, setting unlocked).
+// Policy says what becomes of a plain write on a critical table (docs/design.md 4, setting
+// unlocked).
 type Policy uint8
 
 // The policies.
@@ -95,9 +96,9 @@ const (
 	Auto                 // it is carried out in a section of its own
 )
 
-// Table is a name of a table, as clients' statements use it, and the table's present state. Each name
-// has one Table as long as the proxy runs, so that a statement prepared long ago sees at once that its
-// table has become critical. It is safe for concurrent use.
+// Table is a name of a table, as clients' statements use it, and the table's present state. Each
+// name has one Table as long as the proxy runs, so that a statement prepared long ago sees at once
+// that its table has become critical. It is safe for concurrent use.
 type Table struct {
 	Keyspace, Name string
 	critical       atomic.Pointer[Critical]
@@ -107,8 +108,8 @@ type Table struct {
 	waiting map[*func()]struct{} // see AwaitChange
 }
 
-// InSchema reports whether the schema as last read has the table. It is true until a schema has been
-// read.
+// InSchema reports whether the schema as last read has the table. It is true until a schema has
+// been read.
 func (t *Table) InSchema() bool { return !t.missing.Load() }
 
 // Critical returns the table's present state, or nil while it is an ordinary table. The result must
@@ -149,8 +150,9 @@ func (t *Table) tellChange() {
 // String returns the table's name for people to read.
 func (t *Table) String() string { return t.Keyspace + "." + t.Name }
 
-// Strictest returns the critical table with the strictest policy for plain writes (Reject before Auto
-// before Allow), and that policy. Elements of tables may be nil; which is nil if no table is critical.
+// Strictest returns the critical table with the strictest policy for plain writes (Reject before
+// Auto before Allow), and that policy. Elements of tables may be nil; which is nil if no table is
+// critical.
 func Strictest(tables []*Table) (which *Table, policy Policy) {
 	for _, t := range tables {
 		if t == nil {
@@ -188,8 +190,8 @@ func appendTableKey(dst []byte, keyspace string, table []byte) []byte {
 	return append(dst, table...)
 }
 
-// Find returns the table of a key (a keyspace, a zero byte and a name), or nil if Of was never called
-// for it. It does not keep key and does not allocate.
+// Find returns the table of a key (a keyspace, a zero byte and a name), or nil if Of was never
+// called for it. It does not keep key and does not allocate.
 func (t *Tables) Find(key []byte) *Table { return (*t.byName.Load())[string(key)] }
 
 // Of returns the Table of a name, and creates it if there is none yet.
@@ -226,8 +228,8 @@ func (t *Tables) Read(names [][2]string) {
 	}
 }
 
-// InSchema reports whether the schema as last read has a table of this key. It is true for every key
-// until a schema has been read. It does not keep key and does not allocate.
+// InSchema reports whether the schema as last read has a table of this key. It is true for every
+// key until a schema has been read. It does not keep key and does not allocate.
 func (t *Tables) InSchema(key []byte) bool {
 	if t == nil {
 		return true

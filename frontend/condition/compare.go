@@ -13,9 +13,9 @@ import (
 // comparison orders two values of a type in wire form; neither is null.
 type comparison func(a, b []byte) int
 
-// scalarComparison returns Cassandra's comparison of a type that is neither a collection nor a tuple,
-// or nil if the proxy does not compare it. An empty value, which Cassandra allows for numbers, comes
-// before every other.
+// scalarComparison returns Cassandra's comparison of a type that is neither a collection nor a
+// tuple, or nil if the proxy does not compare it. An empty value, which Cassandra allows for
+// numbers, comes before every other.
 func scalarComparison(code primitive.DataTypeCode) comparison {
 	switch code {
 	case primitive.DataTypeCodeVarchar, primitive.DataTypeCodeAscii, primitive.DataTypeCodeBlob, primitive.DataTypeCodeDate,
@@ -56,8 +56,8 @@ func compareFilled(filled comparison) comparison {
 	}
 }
 
-// fitsScalar reports whether a value of n bytes can be of a type. Values of types of fixed length may
-// be empty.
+// fitsScalar reports whether a value of n bytes can be of a type. Values of types of fixed length
+// may be empty.
 func fitsScalar(code primitive.DataTypeCode, n int) bool {
 	if n == 0 {
 		return true
@@ -106,8 +106,8 @@ func compareDecimals(a, b []byte) int {
 	if x.Sign() != y.Sign() || x.Sign() == 0 {
 		return cmp.Compare(x.Sign(), y.Sign())
 	}
-	// Comparing the number of digits before the point first avoids huge numbers where the scales are
-	// far apart.
+	// Comparing the number of digits before the point first avoids huge numbers where the scales
+	// are far apart.
 	digitsA, digitsB := int64(len(new(big.Int).Abs(x).String()))-scaleA, int64(len(new(big.Int).Abs(y).String()))-scaleB
 	if digitsA != digitsB {
 		return x.Sign() * cmp.Compare(digitsA, digitsB)
@@ -123,8 +123,8 @@ func compareDecimals(a, b []byte) int {
 // powerOfTen returns 10^n. Its callers bound n: they have compared the numbers of digits before.
 func powerOfTen(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
 
-// compareFloats compares like Java's Float.compare and Double.compare: -0.0 comes before 0.0, and NaN
-// equals itself and comes last.
+// compareFloats compares like Java's Float.compare and Double.compare: -0.0 comes before 0.0, and
+// NaN equals itself and comes last.
 func compareFloats(a, b float64) int {
 	switch {
 	case a < b:

@@ -1,6 +1,6 @@
-// Package condition evaluates the IF of a write as Cassandra does (5.0: CQL3CasRequest, RowCondition,
-// ColumnCondition), on rows that have been read, with values in wire form. It knows nothing of
-// connections and locks.
+// Package condition evaluates the IF of a write as Cassandra does (5.0: CQL3CasRequest,
+// RowCondition, ColumnCondition), on rows that have been read, with values in wire form. It knows
+// nothing of connections and locks.
 package condition
 
 import (

@@ -18,7 +18,8 @@ type Evaluation struct {
 	named   map[string]message.Row // in a batch: rows by RowName; nil until first needed
 }
 
-// Evaluate returns an evaluation on rows that were read with Conditions.Columns, or with all columns.
+// Evaluate returns an evaluation on rows that were read with Conditions.Columns, or with all
+// columns.
 func (c *Conditions) Evaluate(columns []*message.ColumnMetadata, rows message.RowSet) *Evaluation {
 	return &Evaluation{Conditions: c, columns: columns, rows: rows}
 }
@@ -140,8 +141,8 @@ func (y *Evaluation) looked(column catalog.Column) bool {
 	return y.Regulars
 }
 
-// Refusal returns the rows that a client gets when a condition does not hold: those that exist, with
-// nulls in the columns that Cassandra would not read.
+// Refusal returns the rows that a client gets when a condition does not hold: those that exist,
+// with nulls in the columns that Cassandra would not read.
 func (y *Evaluation) Refusal() *message.RowsResult {
 	told := len(y.columns)
 	if !y.All {

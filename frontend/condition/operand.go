@@ -11,7 +11,8 @@ import (
 	"music/rewrite"
 )
 
-// part returns what a condition compares: an element or a field of the column, or the column itself.
+// part returns what a condition compares: an element or a field of the column, or the column
+// itself.
 func (t *ColumnCondition) part(column operand) (operand, *wire.Failure) {
 	switch {
 	case t.Field != "":
@@ -30,8 +31,8 @@ func (t *ColumnCondition) part(column operand) (operand, *wire.Failure) {
 	return column.element(element)
 }
 
-// values returns the values that a condition compares with, each well-formed. kind is their type; nil
-// if the proxy cannot evaluate the comparison.
+// values returns the values that a condition compares with, each well-formed. kind is their type;
+// nil if the proxy cannot evaluate the comparison.
 func (t *ColumnCondition) values(kind datatype.DataType) (values [][]byte, f *wire.Failure) {
 	if kind == nil {
 		return nil, wire.Invalid("MUSIC_REFUSED: %s is critical: this condition on %s is not served under a lock: read USING LOCK, decide, write", t.Source.Table, t.Column)
@@ -120,8 +121,8 @@ func (o operand) element(at []byte) (operand, *wire.Failure) {
 	return element, nil
 }
 
-// compared returns the type of the right side of a comparison by an operator; nil if the proxy cannot
-// evaluate it.
+// compared returns the type of the right side of a comparison by an operator; nil if the proxy
+// cannot evaluate it.
 func (o operand) compared(operator string) datatype.DataType {
 	kind := o.kind
 	switch list, isList := kind.(*datatype.List); {
@@ -153,8 +154,8 @@ func containedIn(kind datatype.DataType, operator string) datatype.DataType {
 	return nil
 }
 
-// holds reports whether the comparison with other holds, as Cassandra evaluates it: null equals only
-// null, and has no order. A collection that is not frozen is null if it is empty.
+// holds reports whether the comparison with other holds, as Cassandra evaluates it: null equals
+// only null, and has no order. A collection that is not frozen is null if it is empty.
 func (o operand) holds(operator string, other []byte) (bool, *wire.Failure) {
 	contains := strings.HasPrefix(operator, "CONTAINS")
 	if o.cells && !contains && other != nil && empty(other) {

@@ -21,8 +21,8 @@ type Sum struct {
 	Value  rewrite.Term // the value to add
 }
 
-// Summable reports whether an addition to a column of this CQL type must read the column's value. An
-// addition to a collection need not.
+// Summable reports whether an addition to a column of this CQL type must read the column's value.
+// An addition to a collection need not.
 func Summable(cqlType string) bool {
 	switch cqlType {
 	case "tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double", "text", "varchar", "ascii":
@@ -36,8 +36,8 @@ func (c *Conditions) sumsStatic() bool {
 	return slices.ContainsFunc(c.Sums, func(s Sum) bool { return s.Row == nil })
 }
 
-// Summed returns the value of the column after the addition, in wire form. It is nil if the column is
-// null before: null plus a value is null.
+// Summed returns the value of the column after the addition, in wire form. It is nil if the column
+// is null before: null plus a value is null.
 func (y *Evaluation) Summed(s *Sum) ([]byte, *wire.Failure) {
 	var row message.Row
 	switch {
@@ -67,8 +67,8 @@ func (y *Evaluation) Summed(s *Sum) ([]byte, *wire.Failure) {
 // maxDigits is the number of digits that Cassandra keeps exactly when it adds decimals.
 const maxDigits = 34
 
-// add adds two values of a type in wire form, as Cassandra does: integers wrap around. ok is false if
-// the proxy cannot add them exactly so.
+// add adds two values of a type in wire form, as Cassandra does: integers wrap around. ok is false
+// if the proxy cannot add them exactly so.
 func add(code primitive.DataTypeCode, a, b []byte) ([]byte, bool) {
 	switch code {
 	case primitive.DataTypeCodeVarchar, primitive.DataTypeCodeAscii:

@@ -33,8 +33,8 @@ func comparisonOf(kind datatype.DataType) comparison {
 	return nil
 }
 
-// currentType returns a type in the form of the protocol's latest version: an earlier version has the
-// names of Cassandra's classes for types that came later (v3 spec section 4.2.5.2).
+// currentType returns a type in the form of the protocol's latest version: an earlier version has
+// the names of Cassandra's classes for types that came later (v3 spec section 4.2.5.2).
 func currentType(kind datatype.DataType) datatype.DataType {
 	switch kind := kind.(type) {
 	case *datatype.Custom:
@@ -61,8 +61,8 @@ func currentTypes(kinds []datatype.DataType) (all []datatype.DataType) {
 	return all
 }
 
-// classType returns the type that one of Cassandra's classes implements, or custom itself if there is
-// none.
+// classType returns the type that one of Cassandra's classes implements, or custom itself if there
+// is none.
 func classType(custom *datatype.Custom) datatype.DataType {
 	switch strings.TrimPrefix(custom.ClassName, "org.apache.cassandra.db.marshal.") {
 	case "ByteType":
@@ -79,8 +79,8 @@ func classType(custom *datatype.Custom) datatype.DataType {
 	return custom
 }
 
-// sequence returns a comparison of collections element by element, for a map pair by pair. If one is
-// the beginning of the other, the shorter comes first.
+// sequence returns a comparison of collections element by element, for a map pair by pair. If one
+// is the beginning of the other, the shorter comes first.
 func sequence(width int, of ...comparison) comparison {
 	if slices.ContainsFunc(of, func(c comparison) bool { return c == nil }) {
 		return nil
@@ -97,7 +97,8 @@ func sequence(width int, of ...comparison) comparison {
 	})
 }
 
-// tuple returns a comparison field by field. A field that is null, or missing at the end, comes first.
+// tuple returns a comparison field by field. A field that is null, or missing at the end, comes
+// first.
 func tuple(kinds []datatype.DataType) comparison {
 	var of []comparison
 	for _, kind := range kinds {
@@ -140,8 +141,8 @@ func fieldAt(fields [][]byte, i int) []byte {
 	return nil
 }
 
-// elementsOf returns the elements of a collection in wire form (v4 spec section 6). width is the number
-// of elements per entry, 2 for a map. ok is false if the value is malformed.
+// elementsOf returns the elements of a collection in wire form (v4 spec section 6). width is the
+// number of elements per entry, 2 for a map. ok is false if the value is malformed.
 func elementsOf(value []byte, width int) (elements [][]byte, ok bool) {
 	cur := wire.Cursor{Body: value}
 	if len(value) == 0 {
@@ -195,8 +196,8 @@ func ordered(kind datatype.DataType) bool {
 	return kind.Code() != primitive.DataTypeCodeDuration
 }
 
-// normalise returns a bound value as Cassandra stores it: the elements of a set sorted and each once,
-// a map sorted by its keys. A value that is not of the type is refused.
+// normalise returns a bound value as Cassandra stores it: the elements of a set sorted and each
+// once, a map sorted by its keys. A value that is not of the type is refused.
 func normalise(kind datatype.DataType, value []byte) ([]byte, *wire.Failure) {
 	if !fits(kind, value) {
 		return nil, wire.Invalid("MUSIC_SYNTAX: a value of %d bytes is not a %s", len(value), kind.AsCql())
@@ -293,7 +294,8 @@ func compareTimeUUIDs(a, b []byte) int {
 	return cmp.Or(compareTimes(a, b), slices.CompareFunc(a[8:], b[8:], func(x, y byte) int { return cmp.Compare(int8(x), int8(y)) }))
 }
 
-// compareTimes compares the times of two time UUIDs, whose lowest part stands first (RFC 4122, 4.1.2).
+// compareTimes compares the times of two time UUIDs, whose lowest part stands first (RFC 4122,
+// 4.1.2).
 func compareTimes(a, b []byte) int {
 	return cmp.Or(cmp.Compare(a[6]&0x0f, b[6]&0x0f), cmp.Compare(a[7], b[7]), bytes.Compare(a[4:6], b[4:6]), bytes.Compare(a[:4], b[:4]))
 }

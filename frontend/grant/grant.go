@@ -1,5 +1,5 @@
-// Package grant makes the answer to LOCK and UNLOCK: one row, with the same columns for every outcome
-// (docs/design.md 5).
+// Package grant makes the answer to LOCK and UNLOCK: one row, with the same columns for every
+// outcome (docs/design.md 5).
 package grant
 
 import (

@@ -15,8 +15,8 @@ import (
 )
 
 // ErrAway means that another proxy has the reference and cannot be reached. The operation was not
-// done, or can safely be repeated. The text, and that of an error that wraps it, is shown to clients:
-// it must not name an address.
+// done, or can safely be repeated. The text, and that of an error that wraps it, is shown to
+// clients: it must not name an address.
 var ErrAway = errors.New("the proxy that has this lock_ref does not answer: try again with the same lock_ref; this proxy takes the lock over when that proxy's session has ended")
 
 // OfOperation returns the error that a client gets for an operation under a lock that was not done
@@ -40,8 +40,8 @@ func OfOperation(err error, t *catalog.Table, ref int64) *wire.Failure {
 	return wire.Invalid("MUSIC_UNAVAILABLE: %s: %s", t, unavailable(err))
 }
 
-// StaleReferences returns the error for an operation under a reference that this proxy cannot check:
-// keyspace music was dropped, and the proxy has not read the new secret of references yet.
+// StaleReferences returns the error for an operation under a reference that this proxy cannot
+// check: keyspace music was dropped, and the proxy has not read the new secret of references yet.
 func StaleReferences(t *catalog.Table) *wire.Failure {
 	return wire.Invalid("MUSIC_UNAVAILABLE: %s: keyspace music was dropped, and this proxy has not read yet what was made in its place: try again in a moment, or at another proxy; nothing was done", t)
 }
@@ -75,8 +75,8 @@ func unavailable(err error) string {
 	return "the lock of this key cannot be read or written at QUORUM now: try again when a majority of its replicas answers (music check says which nodes do not); nothing was done"
 }
 
-// ShortError is Cassandra's error UNAVAILABLE (v4 spec section 9, 0x1000) for a request that the proxy
-// had to make before the client's own operation: too few replicas are alive.
+// ShortError is Cassandra's error UNAVAILABLE (v4 spec section 9, 0x1000) for a request that the
+// proxy had to make before the client's own operation: too few replicas are alive.
 type ShortError struct {
 	Text            string // Cassandra's own
 	Consistency     uint16 // as on the wire
@@ -86,8 +86,8 @@ type ShortError struct {
 // Error returns Cassandra's text.
 func (e *ShortError) Error() string { return e.Text }
 
-// failure returns the error that Cassandra would have given for the client's operation, which was not
-// sent.
+// failure returns the error that Cassandra would have given for the client's operation, which was
+// not sent.
 func (e *ShortError) failure() *wire.Failure {
 	extra := binary.BigEndian.AppendUint16(nil, e.Consistency)
 	extra = binary.BigEndian.AppendUint32(extra, uint32(e.Required))

@@ -11,7 +11,8 @@ import (
 )
 
 // OfSection returns the error for a plain write that was to be carried out in a section of its own,
-// and was not because of err. Its text does not speak of locks, since the client did not ask for one.
+// and was not because of err. Its text does not speak of locks, since the client did not ask for
+// one.
 func OfSection(err error, t *catalog.Table) *wire.Failure {
 	if short := (*ShortError)(nil); errors.Is(err, musiccore.ErrTooLarge) || errors.Is(err, musiccore.ErrPoisoned) || errors.As(err, &short) {
 		return OfOperation(err, t, 0)

@@ -84,8 +84,8 @@ type Account struct {
 	held   int
 }
 
-// grow raises the account to n bytes in all. It blocks until there is room, and returns false if done
-// was closed first.
+// grow raises the account to n bytes in all. It blocks until there is room, and returns false if
+// done was closed first.
 func (a *Account) grow(n int) bool {
 	if a.budget == nil || n <= a.held {
 		return true

@@ -11,8 +11,8 @@ const (
 	largeSize = 144 << 10
 )
 
-// Buffers is a pool of read buffers. A socket has one only while there is something to read. The zero
-// value is ready for use, by any goroutine.
+// Buffers is a pool of read buffers. A socket has one only while there is something to read. The
+// zero value is ready for use, by any goroutine.
 type Buffers struct{ small, large sync.Pool }
 
 // smallBuffer and largeBuffer are arrays because a pointer to an array can be put into a sync.Pool

@@ -1,6 +1,6 @@
-// Package relay carries the envelopes of a connection in one direction, from one socket to the other.
-// A Handler decides which envelopes are forwarded. Those are sent as the bytes received: without a
-// copy, an allocation, or a lock that another connection takes.
+// Package relay carries the envelopes of a connection in one direction, from one socket to the
+// other. A Handler decides which envelopes are forwarded. Those are sent as the bytes received:
+// without a copy, an allocation, or a lock that another connection takes.
 package relay
 
 import (
@@ -99,8 +99,8 @@ func NewDirection(h Handler, f *Framing, gathered Account) *Direction {
 	return &Direction{handler: h, framing: f, gathering: gathering{gathered: gathered}}
 }
 
-// Run blocks until a socket fails or the handler returns an error. It returns io.EOF when the peer of
-// In has closed its side. After an error of a read deadline it can be called again.
+// Run blocks until a socket fails or the handler returns an error. It returns io.EOF when the peer
+// of In has closed its side. After an error of a read deadline it can be called again.
 func (d *Direction) Run() error {
 	for {
 		d.start = d.In.r
@@ -151,7 +151,8 @@ func (d *Direction) endWait() { d.waited = time.Now().UnixNano() - d.since.Swap(
 // Inside reports whether a part of an envelope has arrived and the rest has not.
 func (d *Direction) Inside() bool { return d.left > 0 || d.gather != nil || d.In.r < d.In.w }
 
-// HalfForwarded reports whether a part of an envelope has been forwarded and the rest has not arrived.
+// HalfForwarded reports whether a part of an envelope has been forwarded and the rest has not
+// arrived.
 func (d *Direction) HalfForwarded() bool { return d.left > 0 }
 
 // Arrivals returns how often bytes have arrived. Any goroutine may call it.
@@ -190,8 +191,8 @@ func (d *Direction) take() (want int, err error) {
 	}
 }
 
-// takeEnvelope consumes one envelope, or the part of it that has arrived, and returns how many bytes
-// it consumed. Size 0 means that it needs want bytes in the window first.
+// takeEnvelope consumes one envelope, or the part of it that has arrived, and returns how many
+// bytes it consumed. Size 0 means that it needs want bytes in the window first.
 func (d *Direction) takeEnvelope() (size, want int, err error) {
 	window := d.In.Window()
 	if d.left > 0 {
@@ -234,8 +235,8 @@ func (d *Direction) decide(e *wire.Envelope) (Decision, error) {
 	return v, err
 }
 
-// decideAlone writes everything that comes before e, and repeats Await and Decide until the decision
-// is another than Alone.
+// decideAlone writes everything that comes before e, and repeats Await and Decide until the
+// decision is another than Alone.
 func (d *Direction) decideAlone(e *wire.Envelope) (Decision, error) {
 	for {
 		if err := d.Flush(); err != nil {
@@ -293,8 +294,8 @@ func (d *Direction) EmitMade(build func(dst []byte) []byte) {
 }
 
 // Reply answers the envelope being performed with the one that build appends to its argument. The
-// answers of a run are written together, before the run: a peer that does not read the run delays no
-// answer.
+// answers of a run are written together, before the run: a peer that does not read the run delays
+// no answer.
 func (d *Direction) Reply(build func(dst []byte) []byte) {
 	if d.told == nil {
 		d.told = d.In.buffers.borrow(smallSize)[:0]
@@ -306,8 +307,8 @@ func (d *Direction) Reply(build func(dst []byte) []byte) {
 // it.
 func (d *Direction) Post(raw []byte) { d.Out.Post(d.framing.appendTo(nil, raw)) }
 
-// Flush writes the replies, then the bytes of put, then the run. It blocks while the peer of Out does
-// not read.
+// Flush writes the replies, then the bytes of put, then the run. It blocks while the peer of Out
+// does not read.
 func (d *Direction) Flush() error {
 	if d.told != nil {
 		d.Back.postNow(d.told)

@@ -8,8 +8,8 @@ import (
 	"music/frontend/wire"
 )
 
-// Framing is the form in which both sockets of a connection carry envelopes: one after another, or in
-// the segments of protocol 5.
+// Framing is the form in which both sockets of a connection carry envelopes: one after another, or
+// in the segments of protocol 5.
 type Framing struct {
 	Compression primitive.Compression // of bodies or of segments; must not change once STARTUP may have been answered
 	inSegments  atomic.Bool

@@ -42,10 +42,10 @@ func NewInbound(conn net.Conn, buffers *Buffers, account Account) *Inbound {
 // Fill.
 func (in *Inbound) Window() []byte { return in.buf[in.r:in.w] }
 
-// Fill blocks until at least one more byte is in the window. want is how many bytes the window needs
-// in all, and must be more than it has. The buffer grows as bytes arrive, never by what a header
-// claims. Fill returns io.EOF when the peer has closed, net.ErrClosed when the account's wait for
-// memory was ended, or the error of the socket.
+// Fill blocks until at least one more byte is in the window. want is how many bytes the window
+// needs in all, and must be more than it has. The buffer grows as bytes arrive, never by what a
+// header claims. Fill returns io.EOF when the peer has closed, net.ErrClosed when the account's
+// wait for memory was ended, or the error of the socket.
 func (in *Inbound) Fill(want int) error {
 	if !in.makeRoom(want) {
 		return net.ErrClosed
@@ -116,8 +116,9 @@ func (in *Inbound) attempt(fd uintptr) bool {
 	}
 }
 
-// makeRoom moves the window to the front of the buffer. If the buffer is full it takes a larger one,
-// for which it blocks until the budget has room. It returns false if the connection ended first.
+// makeRoom moves the window to the front of the buffer. If the buffer is full it takes a larger
+// one, for which it blocks until the budget has room. It returns false if the connection ended
+// first.
 func (in *Inbound) makeRoom(want int) bool {
 	if in.r == in.w {
 		in.r, in.w = 0, 0

@@ -102,8 +102,8 @@ func (w *whole) cut() {
 	w.done = w.at
 }
 
-// takePart consumes a segment that carries a part of one large envelope. If the first part is enough
-// to decide to forward it, all its segments are forwarded as they are.
+// takePart consumes a segment that carries a part of one large envelope. If the first part is
+// enough to decide to forward it, all its segments are forwarded as they are.
 func (d *Direction) takePart(payload []byte, size int) error {
 	if d.left > 0 {
 		if len(payload) > d.left {
@@ -165,8 +165,8 @@ func (d *Direction) decidePart(part []byte) (Decision, error) {
 	return v, err
 }
 
-// takeGathered decides about the gathered envelope: when its header has arrived, and again when it is
-// whole.
+// takeGathered decides about the gathered envelope: when its header has arrived, and again when it
+// is whole.
 func (d *Direction) takeGathered() error {
 	if len(d.gather) < wire.HeaderSize {
 		return nil

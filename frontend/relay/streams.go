@@ -22,8 +22,8 @@ type Streams struct {
 }
 
 // Begin marks a stream as open; watched means that the proxy must look at the answer. It returns
-// false for a stream that is already open, on which the answer to one request could be taken for the
-// answer to the other.
+// false for a stream that is already open, on which the answer to one request could be taken for
+// the answer to the other.
 func (s *Streams) Begin(stream int16, watched bool) bool {
 	if stream < 0 {
 		return false

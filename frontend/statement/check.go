@@ -22,8 +22,8 @@ func (s *Statement) CheckVerb() *wire.Failure {
 	return s.CheckWhere()
 }
 
-// CheckWhere refuses a WHERE of LOCK, UNLOCK or LIST LOCKS that does not give each column of the key
-// exactly once, or gives anything else.
+// CheckWhere refuses a WHERE of LOCK, UNLOCK or LIST LOCKS that does not give each column of the
+// key exactly once, or gives anything else.
 func (s *Statement) CheckWhere() *wire.Failure {
 	st := s.Parsed
 	for _, column := range s.Critical.Key {

@@ -8,8 +8,8 @@ import (
 	"music/rewrite"
 )
 
-// checkCondition refuses conditions that the proxy cannot evaluate, and those that Cassandra refuses,
-// in its words.
+// checkCondition refuses conditions that the proxy cannot evaluate, and those that Cassandra
+// refuses, in its words.
 func (s *Statement) checkCondition() *wire.Failure {
 	if f := s.checkTarget(); f != nil {
 		return f
@@ -22,8 +22,8 @@ func (s *Statement) checkCondition() *wire.Failure {
 	return nil
 }
 
-// checkTarget refuses a condition that is neither on one row nor on static columns alone. With INSERT
-// JSON or IN that is checked when the statement has been rewritten.
+// checkTarget refuses a condition that is neither on one row nor on static columns alone. With
+// INSERT JSON or IN that is checked when the statement has been rewritten.
 func (s *Statement) checkTarget() *wire.Failure {
 	if s.Parsed.JSON || len(s.keysIn()) > 0 {
 		return nil
@@ -51,7 +51,8 @@ func (s *Statement) conditionStatic() bool {
 	return slices.ContainsFunc(s.Parsed.Conditions, func(r rewrite.Relation) bool { return s.Critical.Columns[s.name(r.Column)].Static })
 }
 
-// staticsAlone reports whether a statement that names no row writes and compares only static columns.
+// staticsAlone reports whether a statement that names no row writes and compares only static
+// columns.
 func (s *Statement) staticsAlone() bool {
 	regular := func(n rewrite.Name) bool {
 		name := s.name(n)

@@ -10,8 +10,8 @@ import (
 	"music/rewrite"
 )
 
-// Conditional holds the conditions of a write with IF under a lock, or of a batch with one. They are
-// read and evaluated as Cassandra does (5.0: CQL3CasRequest).
+// Conditional holds the conditions of a write with IF under a lock, or of a batch with one. They
+// are read and evaluated as Cassandra does (5.0: CQL3CasRequest).
 type Conditional struct {
 	condition.Conditions
 	parts     []Statement  // the statements of the write
@@ -31,8 +31,8 @@ func ReadConditional(parts []Statement, batch bool) (*Conditional, *wire.Failure
 	return x, x.checkDeletes()
 }
 
-// checkDeletes refuses a batch that writes rows if the proxy cannot tell whether a DELETE in it is of
-// one row or of several.
+// checkDeletes refuses a batch that writes rows if the proxy cannot tell whether a DELETE in it is
+// of one row or of several.
 func (x *Conditional) checkDeletes() *wire.Failure {
 	tuple := func(r rewrite.Relation) bool { return r.Op == rewrite.OpTuple }
 	unclear := func(s Statement) bool { return s.deletesRows() && slices.ContainsFunc(s.Parsed.Where, tuple) }
@@ -87,8 +87,8 @@ func (x *Conditional) add(s *Statement) *wire.Failure {
 	return x.addComparisons(s)
 }
 
-// addComparisons adds the comparisons of a statement: those of its row before those of static columns.
-// A refusal shows the columns in this order, too.
+// addComparisons adds the comparisons of a statement: those of its row before those of static
+// columns. A refusal shows the columns in this order, too.
 func (x *Conditional) addComparisons(s *Statement) *wire.Failure {
 	source := s.source()
 	for _, row := range []bool{true, false} {
@@ -127,8 +127,8 @@ func (x *Conditional) rowCondition(s *Statement, row bool) (*condition.RowCondit
 	return required, nil
 }
 
-// rowOf returns the name of a statement's row (see condition.RowName); "" if the statement is not in a
-// batch, since there is only one row then.
+// rowOf returns the name of a statement's row (see condition.RowName); "" if the statement is not
+// in a batch, since there is only one row then.
 func (x *Conditional) rowOf(s *Statement) (string, *wire.Failure) {
 	if !x.Batch {
 		return "", s.checkRow()

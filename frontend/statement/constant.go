@@ -8,10 +8,10 @@ import (
 	"music/rewrite"
 )
 
-// FixKey replaces uuid(), now() and casts to the column's type by constants where they give a column
-// of the primary key. So the key that is locked is the one that is written, and a write with IF reads
-// the row that it writes. Other terms that Cassandra must evaluate stay. It reports whether it has
-// changed the statement.
+// FixKey replaces uuid(), now() and casts to the column's type by constants where they give a
+// column of the primary key. So the key that is locked is the one that is written, and a write with
+// IF reads the row that it writes. Other terms that Cassandra must evaluate stay. It reports
+// whether it has changed the statement.
 func (s *Statement) FixKey() bool {
 	if s.Critical == nil {
 		return false
@@ -64,9 +64,9 @@ func (s *Statement) constantOf(t rewrite.Term, columnType string) string {
 	return ""
 }
 
-// newTimeUUID returns a UUID of the present time, version 1; "" if there is none. Its node id is random
-// and has the multicast bit set (RFC 9562 section 6.10), so that it does not show the address of a
-// network card.
+// newTimeUUID returns a UUID of the present time, version 1; "" if there is none. Its node id is
+// random and has the multicast bit set (RFC 9562 section 6.10), so that it does not show the
+// address of a network card.
 func newTimeUUID() string {
 	u, err := uuid.NewUUID()
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"music/rewrite"
 )
 
-// KeysByIn reports whether the statement is a write, or a batch with a write, that names its keys by
-// IN.
+// KeysByIn reports whether the statement is a write, or a batch with a write, that names its keys
+// by IN.
 func (s *Statement) KeysByIn() bool {
 	in := func(r rewrite.Relation) bool { return r.Op == rewrite.OpIn }
 	some := s.IsBatchOrWrite() && s.has(func(st *rewrite.Statement) bool { return slices.ContainsFunc(st.Where, in) })
 	return some && slices.ContainsFunc(s.Parts(), func(part Statement) bool { return len(part.keysIn()) > 0 })
 }
 
-// keysIn returns the key columns that a write restricts by IN; for a write with IF, the columns of the
-// primary key.
+// keysIn returns the key columns that a write restricts by IN; for a write with IF, the columns of
+// the primary key.
 func (s *Statement) keysIn() (all []catalog.Column) {
 	columns := s.Critical.Key
 	if s.Parsed.Conditional && !s.Critical.Row {
@@ -33,8 +33,9 @@ func (s *Statement) keysIn() (all []catalog.Column) {
 	return all
 }
 
-// Each returns one statement for each key that a write names by IN, with = instead of IN; none if the
-// list is empty. A batch is returned as one statement, and each statement in it must name one key.
+// Each returns one statement for each key that a write names by IN, with = instead of IN; none if
+// the list is empty. A batch is returned as one statement, and each statement in it must name one
+// key.
 func (s *Statement) Each() ([]Statement, *wire.Failure) {
 	if s.Parsed.Verb != rewrite.Batch {
 		return s.each()

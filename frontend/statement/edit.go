@@ -19,8 +19,9 @@ func replace(at rewrite.Span, text string) edit {
 	return edit{Edit: rewrite.Edit{Span: at, Text: text}}
 }
 
-// edited applies edits, which must be disjoint, and returns the new text and the values of its markers,
-// both in memory of their own. If the statement's values are not known yet, the result has none.
+// edited applies edits, which must be disjoint, and returns the new text and the values of its
+// markers, both in memory of their own. If the statement's values are not known yet, the result has
+// none.
 func (s *Statement) edited(edits []edit) Query {
 	slices.SortStableFunc(edits, func(a, b edit) int { return a.Start - b.Start })
 	var texts []rewrite.Edit
@@ -45,8 +46,8 @@ func (s *Statement) edited(edits []edit) Query {
 	return Query{rewrite.Replace(nil, s.Text, texts), values}
 }
 
-// anew applies edits and parses the new text. The result must be sent as text, since it is no longer
-// the statement that was prepared.
+// anew applies edits and parses the new text. The result must be sent as text, since it is no
+// longer the statement that was prepared.
 func (s *Statement) anew(edits []edit) (Statement, *wire.Failure) {
 	q := s.edited(edits)
 	parsed, err := rewrite.Parse(q.Text)

@@ -21,10 +21,10 @@ var (
 	errBehind   = errors.New("text follows the object")
 )
 
-// ReadJSON rewrites INSERT JSON as the equivalent INSERT of columns and values. Columns of the primary
-// key get constants, so that the key that is locked is the one that is written; all other columns get
-// fromJson(…). It must be called when the values of the request are known, and reports whether it has
-// changed the statement.
+// ReadJSON rewrites INSERT JSON as the equivalent INSERT of columns and values. Columns of the
+// primary key get constants, so that the key that is locked is the one that is written; all other
+// columns get fromJson(…). It must be called when the values of the request are known, and reports
+// whether it has changed the statement.
 func (s *Statement) ReadJSON() (bool, *wire.Failure) {
 	if !s.has(func(st *rewrite.Statement) bool { return st.JSON }) {
 		return false, nil
@@ -81,8 +81,8 @@ func (s *Statement) valuesOfJSON() (string, *wire.Failure) {
 	return "(" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ") ", nil
 }
 
-// jsonObject returns the values of INSERT JSON by column name. It refuses an object that names a column
-// twice, since it is not defined which of the values Cassandra would take.
+// jsonObject returns the values of INSERT JSON by column name. It refuses an object that names a
+// column twice, since it is not defined which of the values Cassandra would take.
 func (s *Statement) jsonObject() (map[string]json.RawMessage, *wire.Failure) {
 	var text []byte
 	given := true
@@ -136,8 +136,8 @@ func readObject(text []byte, into map[string]json.RawMessage) error {
 	return nil
 }
 
-// columnOfJSON returns the column that a name in a JSON object means: in lower case, unless the name has
-// double quotes of its own.
+// columnOfJSON returns the column that a name in a JSON object means: in lower case, unless the
+// name has double quotes of its own.
 func columnOfJSON(name string) string {
 	if len(name) > 1 && name[0] == '"' && name[len(name)-1] == '"' {
 		return name[1 : len(name)-1]
@@ -164,9 +164,9 @@ func isBare(text string) bool {
 	return false
 }
 
-// literalOfJSON returns the CQL literal for the JSON value of a key column. Whether it fits the column's
-// type is checked when the key is read. ok is false for arrays and objects, and for a decimal with a
-// point: Cassandra reads 1.10 as a double, which makes it 1.1.
+// literalOfJSON returns the CQL literal for the JSON value of a key column. Whether it fits the
+// column's type is checked when the key is read. ok is false for arrays and objects, and for a
+// decimal with a point: Cassandra reads 1.10 as a double, which makes it 1.1.
 func literalOfJSON(c catalog.Column, raw json.RawMessage) (literal string, ok bool) {
 	var text string
 	if json.Unmarshal(raw, &text) == nil && raw[0] == '"' {

@@ -32,8 +32,8 @@ func (s *Statement) Key() (musiccore.Key, *wire.Failure) {
 	return first, nil
 }
 
-// KeyOf returns the key that one statement names. It refuses a statement that writes a static column of
-// a table whose locks cover rows.
+// KeyOf returns the key that one statement names. It refuses a statement that writes a static
+// column of a table whose locks cover rows.
 func (s *Statement) KeyOf(st *rewrite.Statement) (musiccore.Key, *wire.Failure) {
 	if f := s.checkStatic(st); f != nil {
 		return musiccore.Key{}, f
@@ -107,8 +107,8 @@ func (s *Statement) restrictionIndex(where []rewrite.Relation, column catalog.Co
 	return -1
 }
 
-// keyValue returns the value of a key column's term. A term that Cassandra could evaluate to another
-// value when it carries the statement out is refused.
+// keyValue returns the value of a key column's term. A term that Cassandra could evaluate to
+// another value when it carries the statement out is refused.
 func (s *Statement) keyValue(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
 	if t.Kind == rewrite.TermMarker {
 		return s.boundKey(t, column)
@@ -128,8 +128,8 @@ func (s *Statement) notConstant(t rewrite.Term, column catalog.Column) *wire.Fai
 	return wire.Invalid("MUSIC_KEY: %s is of type %s, and %s is not a constant of that type: write %s, or bind the value", column.Name, column.Type, rewrite.Excerpt(s.Text, t), rewrite.HowToWrite(column.Type))
 }
 
-// checkRow refuses a conditional write whose row is not named by constants. The row is read and then
-// written, and Cassandra would evaluate its name each time.
+// checkRow refuses a conditional write whose row is not named by constants. The row is read and
+// then written, and Cassandra would evaluate its name each time.
 func (s *Statement) checkRow() *wire.Failure {
 	for _, column := range s.Critical.ClusteringColumns() {
 		r := s.Restriction(s.Parsed, column)
@@ -143,8 +143,8 @@ func (s *Statement) checkRow() *wire.Failure {
 	return nil
 }
 
-// fitsKey reports whether a value of this length is possible for a key column. Within the partition key
-// a value may be empty only if there are several columns and the type has an empty value.
+// fitsKey reports whether a value of this length is possible for a key column. Within the partition
+// key a value may be empty only if there are several columns and the type has an empty value.
 func (s *Statement) fitsKey(column catalog.Column, value []byte) bool {
 	if len(value) > 0 || column.Clustering {
 		return true

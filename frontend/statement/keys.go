@@ -10,8 +10,8 @@ import (
 	"music/rewrite"
 )
 
-// MaxKeys is how many keys one LOCK … IN, or one batch, may name. They are locked one after another,
-// within the wait of one LOCK.
+// MaxKeys is how many keys one LOCK … IN, or one batch, may name. They are locked one after
+// another, within the wait of one LOCK.
 const MaxKeys = 1000
 
 // NamedKey is a key that a statement names, with the value of each of its columns.
@@ -20,8 +20,8 @@ type NamedKey struct {
 	Parts [][]byte
 }
 
-// Keys returns the keys that the statement names, each once, in the order of its text. The values are in
-// memory of their own.
+// Keys returns the keys that the statement names, each once, in the order of its text. The values
+// are in memory of their own.
 func (s *Statement) Keys() ([]NamedKey, *wire.Failure) {
 	all := [][][]byte{nil}
 	for _, column := range s.Critical.Key {
@@ -87,8 +87,8 @@ func (s *Statement) columnValues(column catalog.Column) ([][]byte, *wire.Failure
 	return values, nil
 }
 
-// boundList returns the values of a list that is bound to IN ? (v4 spec section 6: the number of values,
-// then each with its length before it).
+// boundList returns the values of a list that is bound to IN ? (v4 spec section 6: the number of
+// values, then each with its length before it).
 func (s *Statement) boundList(t rewrite.Term, column catalog.Column) ([][]byte, *wire.Failure) {
 	raw, ok := s.Bound(t)
 	cur := wire.Cursor{Body: raw}

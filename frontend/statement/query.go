@@ -41,8 +41,8 @@ func (w *Query) equals(s *Statement, name, before string) {
 	w.key(s, name)
 }
 
-// Read returns the SELECT that reads what the conditions need: the rows that they name, or the partition
-// if they name none.
+// Read returns the SELECT that reads what the conditions need: the rows that they name, or the
+// partition if they name none.
 func (x *Conditional) Read() Query {
 	w := x.ReadPartition(len(x.named) == 0)
 	clustering := x.Table.ClusteringColumns()
@@ -75,9 +75,9 @@ func (x *Conditional) readRows(w *Query) {
 	w.add(")")
 }
 
-// ReadPartition returns a SELECT of the partition; with first, of at most one row of it and the static
-// columns. If only static columns matter it is a SELECT DISTINCT, which reads no rows: there may be many
-// deleted ones.
+// ReadPartition returns a SELECT of the partition; with first, of at most one row of it and the
+// static columns. If only static columns matter it is a SELECT DISTINCT, which reads no rows: there
+// may be many deleted ones.
 func (x *Conditional) ReadPartition(first bool) Query {
 	var w Query
 	partition := x.Table.Primary[:len(x.Table.PartitionKey())]

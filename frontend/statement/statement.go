@@ -1,6 +1,6 @@
-// Package statement interprets a statement on a critical table, with the values of its request: its key,
-// its lock reference, why it must be refused, and the texts that are sent to Cassandra in its place. It
-// does no I/O.
+// Package statement interprets a statement on a critical table, with the values of its request: its
+// key, its lock reference, why it must be refused, and the texts that are sent to Cassandra in its
+// place. It does no I/O.
 package statement
 
 import (
@@ -21,14 +21,14 @@ type Statement struct {
 	Values   [][]byte          // bound values, in wire form
 	sums     []edit            // see Put
 	Fixed    bool              // Text and Parsed have been rewritten: the statement that was prepared cannot be executed
-	// Names are keyspace and name of the table of each statement of a BATCH text, as they were looked up
-	// when it was read.
+	// Names are keyspace and name of the table of each statement of a BATCH text, as they were
+	// looked up when it was read.
 	Names     [][2]string
 	elsewhere bool // a statement of a BATCH text, on another table than the batch's
 }
 
-// FollowsTable reports whether the statement is a plain write on a single table. Such a write is carried
-// out by the policy that the table has at that moment.
+// FollowsTable reports whether the statement is a plain write on a single table. Such a write is
+// carried out by the policy that the table has at that moment.
 func (s *Statement) FollowsTable() bool {
 	return s.PlainWrite() && (s.Parsed.Verb != rewrite.Batch || s.onOneTable())
 }
@@ -109,8 +109,8 @@ func (s *Statement) IsWrite() bool {
 	return false
 }
 
-// onTable reports whether statement i of a BATCH text is on the batch's table. The text alone does not
-// tell: a statement without a keyspace is in the one that was in use.
+// onTable reports whether statement i of a BATCH text is on the batch's table. The text alone does
+// not tell: a statement without a keyspace is in the one that was in use.
 func (s *Statement) onTable(i int) bool {
 	return i < len(s.Names) && s.Table != nil && s.Names[i] == [2]string{s.Table.Keyspace, s.Table.Name}
 }
@@ -129,8 +129,8 @@ func (s *Statement) Parts() []Statement {
 	return parts
 }
 
-// has reports whether what is true for the statement or, in a batch, for any of its statements. It does
-// not allocate.
+// has reports whether what is true for the statement or, in a batch, for any of its statements. It
+// does not allocate.
 func (s *Statement) has(what func(*rewrite.Statement) bool) bool {
 	if s.Parsed.Verb != rewrite.Batch {
 		return what(s.Parsed)

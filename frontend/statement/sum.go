@@ -8,8 +8,8 @@ import (
 	"music/rewrite"
 )
 
-// addition is the place of an addition to a number or a text in a write with IF. Without IF Cassandra
-// refuses such an addition, since it would have to read the column.
+// addition is the place of an addition to a number or a text in a write with IF. Without IF
+// Cassandra refuses such an addition, since it would have to read the column.
 type addition struct {
 	part int // index of the statement in the write
 	rewrite.Addition
@@ -63,8 +63,8 @@ func (s *Statement) source() *condition.Source {
 	return &condition.Source{Text: s.Text, Values: s.Values, Table: s.Table.String()}
 }
 
-// Sums returns the new values of all columns that the write adds to, computed from the rows that were
-// read for y.
+// Sums returns the new values of all columns that the write adds to, computed from the rows that
+// were read for y.
 func (x *Conditional) Sums(y *condition.Evaluation) (all []Sum, f *wire.Failure) {
 	for i, a := range x.additions {
 		s := &x.Conditions.Sums[i]

@@ -11,8 +11,8 @@ import (
 	"music/rewrite"
 )
 
-// Duration returns the value of a literal like 5s, or of a bound bigint in milliseconds; 0 if there is no
-// term. what names the term in errors.
+// Duration returns the value of a literal like 5s, or of a bound bigint in milliseconds; 0 if there
+// is no term. what names the term in errors.
 func (s *Statement) Duration(t rewrite.Term, what string) (time.Duration, *wire.Failure) {
 	switch t.Kind {
 	case rewrite.NoTerm:
@@ -91,9 +91,9 @@ func (s *Statement) Integer(t rewrite.Term, what string) (int64, *wire.Failure) 
 	return 0, wire.Invalid("MUSIC_SYNTAX: the value bound to %s must be a bigint, not null or unset", what)
 }
 
-// wholeNumber returns a bound bigint. It refuses a double: a driver that does not know the marker's type
-// may send one, as that for Node.js does for a statement that is not prepared. The bits of a double from
-// 1 on are larger than any integer that is used here.
+// wholeNumber returns a bound bigint. It refuses a double: a driver that does not know the marker's
+// type may send one, as that for Node.js does for a statement that is not prepared. The bits of a
+// double from 1 on are larger than any integer that is used here.
 func wholeNumber(bits uint64, what string) (int64, *wire.Failure) {
 	if n := math.Float64frombits(bits); n >= 1 && n == math.Trunc(n) && !math.IsInf(n, 0) {
 		return 0, wire.Invalid("MUSIC_SYNTAX: the value bound to %s is the double %v: prepare the statement, or bind a bigint (in Node.js a Long)", what, n)

@@ -14,9 +14,9 @@ type Stamps func(part *Statement) int64
 // RequestStamps is the Stamps that leaves all statements to the timestamp of the request.
 func RequestStamps(*Statement) int64 { return 0 }
 
-// WriteText returns the text to send to Cassandra: without lock clauses and conditions, and with stamps in
-// place of the client's own timestamps. Table names get their keyspace, since the connection may be in
-// another keyspace than the one that the statement was prepared in.
+// WriteText returns the text to send to Cassandra: without lock clauses and conditions, and with
+// stamps in place of the client's own timestamps. Table names get their keyspace, since the
+// connection may be in another keyspace than the one that the statement was prepared in.
 func (s *Statement) WriteText(stamp Stamps) []byte { return s.Write(stamp).Text }
 
 // Write returns WriteText with the values of its markers.
@@ -74,10 +74,11 @@ func (s *Statement) Timed() bool {
 	return s.Parsed.Timestamp.Kind != rewrite.NoTerm
 }
 
-// BelowWrites returns the Stamps of a batch with IF. As in a lightweight transaction of Cassandra, the
-// deletion of a range or a partition gets a stamp one below that of the other statements, so that it does
-// not delete what the batch itself writes. The deletion of one row gets the same stamp, so it does delete
-// that. No earlier holder has written with stamp-1 or above: everything older is deleted all the same.
+// BelowWrites returns the Stamps of a batch with IF. As in a lightweight transaction of Cassandra,
+// the deletion of a range or a partition gets a stamp one below that of the other statements, so
+// that it does not delete what the batch itself writes. The deletion of one row gets the same
+// stamp, so it does delete that. No earlier holder has written with stamp-1 or above: everything
+// older is deleted all the same.
 func BelowWrites(stamp int64) Stamps {
 	return func(part *Statement) int64 {
 		if part.deletesRange() {

@@ -64,9 +64,9 @@ func showsPlace(column string) bool {
 // isPort reports whether a column of those tables is a port.
 func isPort(column string) bool { return strings.HasSuffix(column, "_port") }
 
-// nodeValue translates an address or a port that drivers are shown back to the one that Cassandra has
-// in the column: that of the first of nodes whose proxy has it. If no proxy has it, the result is one
-// that no node has.
+// nodeValue translates an address or a port that drivers are shown back to the one that Cassandra
+// has in the column: that of the first of nodes whose proxy has it. If no proxy has it, the result
+// is one that no node has.
 func nodeValue(nodes []Node, column string, shown []byte) []byte {
 	for i := range nodes {
 		n := &nodes[i]

@@ -39,8 +39,8 @@ type edit struct {
 	with string
 }
 
-// Query returns the text to send in a QUERY, and changes p to the parameters for it. metadata is the
-// result metadata id that the client has sent, nil if it has sent none.
+// Query returns the text to send in a QUERY, and changes p to the parameters for it. metadata is
+// the result metadata id that the client has sent, nil if it has sent none.
 func (q *Request) Query(p *wire.Parameters, metadata []byte) []byte {
 	q.bare = p.Flags.Contains(primitive.QueryFlagSkipMetadata) && (metadata == nil || bytes.Equal(metadata, q.metadata))
 	p.Flags &^= primitive.QueryFlagSkipMetadata
@@ -60,8 +60,8 @@ func (q *Request) Query(p *wire.Parameters, metadata []byte) []byte {
 }
 
 // askTable adds the keyspace to the table's name, since a prepared statement may be executed after
-// another USE. It restricts peers to the nodes that have a proxy, unless the client's text restricts
-// the column peer.
+// another USE. It restricts peers to the nodes that have a proxy, unless the client's text
+// restricts the column peer.
 func (q *Request) askTable() {
 	s := &q.statement
 	e := edit{s.Table.Span, " system." + q.Table + " "}
@@ -80,8 +80,8 @@ func (q *Request) askTable() {
 	q.edits = append(q.edits, e)
 }
 
-// list returns the values for "peer IN": all nodes with a proxy, and two that do not exist. With one
-// value or none Cassandra would treat a count differently.
+// list returns the values for "peer IN": all nodes with a proxy, and two that do not exist. With
+// one value or none Cassandra would treat a count differently.
 func (q *Request) list() string {
 	list := []string{spell("peer", wire.Address(nowhere())), "'255.255.255.255'"}
 	for i := range q.nodes {
@@ -122,7 +122,8 @@ func nodesAt(nodes []Node, shown []byte) (found []Node) {
 	return found
 }
 
-// translate replaces the values of a relation, literals and bound ones, by what to returns for them.
+// translate replaces the values of a relation, literals and bound ones, by what to returns for
+// them.
 func (q *Request) translate(r rewrite.Relation, p *wire.Parameters, to func([]byte) []byte) {
 	column := q.name(r.Column)
 	for _, term := range append(slices.Clip(r.Values), r.Value) {
@@ -176,8 +177,8 @@ func translateValue(value []byte, list bool, to func([]byte) []byte) []byte {
 	return wire.Value(whole)
 }
 
-// readPlace returns the value of a literal of an address or port in wire form; nil if it is malformed,
-// which Cassandra will refuse.
+// readPlace returns the value of a literal of an address or port in wire form; nil if it is
+// malformed, which Cassandra will refuse.
 func readPlace(column string, text []byte, term rewrite.Term) []byte {
 	if isPort(column) {
 		port, err := rewrite.Encode("int", text, term)
@@ -264,8 +265,8 @@ func (q *Request) cell(column *message.ColumnMetadata, source string, value []by
 	return wire.Address(proxy.Addr())
 }
 
-// proxyOf returns the proxy of the node that a row is about; known is false if that node has none. A
-// row without a column that identifies its node has no address to translate: it is known.
+// proxyOf returns the proxy of the node that a row is about; known is false if that node has none.
+// A row without a column that identifies its node has no address to translate: it is known.
 func (q *Request) proxyOf(sources []string, row message.Row) (proxy netip.AddrPort, known bool) {
 	if q.Table == "local" {
 		return q.proxy, true

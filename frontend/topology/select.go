@@ -1,6 +1,6 @@
-// Package topology makes drivers see a cluster of proxies instead of one of nodes. It reads a SELECT
-// on system.local, system.peers or system.peers_v2, rewrites it for Cassandra, and translates the rows
-// of the answer.
+// Package topology makes drivers see a cluster of proxies instead of one of nodes. It reads a
+// SELECT on system.local, system.peers or system.peers_v2, rewrites it for Cassandra, and
+// translates the rows of the answer.
 package topology
 
 import (
@@ -12,10 +12,11 @@ import (
 	"music/rewrite"
 )
 
-// Select is a SELECT on system.local, system.peers or peers_v2. Cassandra carries it out, restricted
-// to the nodes that have a proxy, with addresses of proxies replaced by those of nodes. In the rows of
-// the answer the addresses of nodes are replaced by those of proxies (docs/design.md 3). So selection,
-// count and limit are Cassandra's own. A Select must not be modified once it is shared.
+// Select is a SELECT on system.local, system.peers or peers_v2. Cassandra carries it out,
+// restricted to the nodes that have a proxy, with addresses of proxies replaced by those of nodes.
+// In the rows of the answer the addresses of nodes are replaced by those of proxies (docs/design.md
+// 3). So selection, count and limit are Cassandra's own. A Select must not be modified once it is
+// shared.
 type Select struct {
 	Table     string // local, peers or peers_v2
 	text      []byte // nil if it could not be parsed: then no row may be shown
@@ -60,8 +61,8 @@ func (t *Select) readSelectors() *wire.Failure {
 	return nil
 }
 
-// checkWhere refuses restrictions of addresses that cannot be translated: on peers all but = and IN,
-// on local all.
+// checkWhere refuses restrictions of addresses that cannot be translated: on peers all but = and
+// IN, on local all.
 func (t *Select) checkWhere() *wire.Failure {
 	translated := 0
 	for _, r := range t.statement.Where {
@@ -84,8 +85,8 @@ func (t *Select) restricts(r rewrite.Relation) bool {
 	return (r.Op == rewrite.OpEq || r.Op == rewrite.OpIn) && !evaluated(r.Value) && !slices.ContainsFunc(r.Values, evaluated)
 }
 
-// where returns the span of the text between the table and ORDER BY or GROUP BY, which name addresses
-// but do not compare them.
+// where returns the span of the text between the table and ORDER BY or GROUP BY, which name
+// addresses but do not compare them.
 func (t *Select) where() rewrite.Span {
 	lex := rewrite.NewLexer(t.text[t.statement.Table.End:])
 	for token := lex.Next(); token.Kind != rewrite.TokenEOF; token = lex.Next() {
@@ -98,14 +99,14 @@ func (t *Select) where() rewrite.Span {
 	return rewrite.Span{Start: t.statement.Table.End, End: len(t.text)}
 }
 
-// endsWhere reports whether a word begins a clause after WHERE that names columns but does not compare
-// them.
+// endsWhere reports whether a word begins a clause after WHERE that names columns but does not
+// compare them.
 func endsWhere(word string) bool {
 	return strings.EqualFold(word, "order") || strings.EqualFold(word, "group")
 }
 
-// places counts the names of address columns in a part of the text. The names of bind markers are not
-// counted.
+// places counts the names of address columns in a part of the text. The names of bind markers are
+// not counted.
 func (t *Select) places(part rewrite.Span) (n int) {
 	text := part.Of(t.text)
 	lex := rewrite.NewLexer(text)

@@ -8,8 +8,9 @@ import (
 // SampleEvery is the number of requests of a connection between two whose latency is measured.
 const SampleEvery = 64
 
-// Sample measures the latency of one request of a connection at a time. The goroutine that reads from
-// the client calls Begin and Flushed, the one that reads from Cassandra calls Answered and Tell.
+// Sample measures the latency of one request of a connection at a time. The goroutine that reads
+// from the client calls Begin and Flushed, the one that reads from Cassandra calls Answered and
+// Tell.
 type Sample struct {
 	stream     atomic.Int32 // the stream of the measured request, or none
 	read, sent atomic.Int64 // ns after start; sent is 0 until the request has been written
@@ -61,8 +62,8 @@ func (s *Sample) Answered(stream int16) {
 	}
 }
 
-// Tell passes the sample to stats.Latency if its answer has arrived, and makes room for the next. It
-// must be called when the answer has been written to the client.
+// Tell passes the sample to stats.Latency if its answer has arrived, and makes room for the next.
+// It must be called when the answer has been written to the client.
 func (s *Sample) Tell(stats *Stats) {
 	if s.arrived == 0 {
 		return

@@ -88,8 +88,8 @@ func (s *Stats) Count(connection uint64, opcode primitive.OpCode, fate Fate) {
 // wordCount is the length of words.
 const wordCount = 11
 
-// words returns the prefixes of the errors that the proxy sends to clients (docs/runbook.md). "other"
-// stands for errors without one, whose text is Cassandra's.
+// words returns the prefixes of the errors that the proxy sends to clients (docs/runbook.md).
+// "other" stands for errors without one, whose text is Cassandra's.
 func words() [wordCount]string {
 	return [...]string{
 		"other", "MUSIC_UNLOCKED", "MUSIC_NOT_HELD", "MUSIC_LOST", "MUSIC_REFUSED", "MUSIC_KEY", "MUSIC_SYNTAX", "MUSIC_UNAVAILABLE",

@@ -14,8 +14,8 @@ import (
 var errTooLarge = errors.New("message is larger than the limit")
 
 // maxLz4Ratio and maxSnappyRatio bound how much larger a body may claim to become: neither format
-// can grow more, since a byte of lz4 stands for at most 255 and three bytes of snappy for 64. A body
-// that claims more is refused before memory is allocated for it.
+// can grow more, since a byte of lz4 stands for at most 255 and three bytes of snappy for 64. A
+// body that claims more is refused before memory is allocated for it.
 const (
 	maxLz4Ratio    = 256
 	maxSnappyRatio = 32
@@ -33,7 +33,8 @@ func decompressLz4(block, plain []byte) error {
 	return nil
 }
 
-// sized returns a slice of n bytes: the beginning of scratch if that is large enough, else a new one.
+// sized returns a slice of n bytes: the beginning of scratch if that is large enough, else a new
+// one.
 func sized(scratch []byte, n int) []byte {
 	if n > cap(scratch) {
 		return make([]byte, n)
@@ -59,8 +60,8 @@ func UncompressedPrefix(algorithm primitive.Compression, body []byte) []byte {
 	return nil
 }
 
-// unmatched returns the n literal bytes that a block begins with. If n is long or more, length bytes
-// stand before the literals: each is added to n, and the first that is not most ends them.
+// unmatched returns the n literal bytes that a block begins with. If n is long or more, length
+// bytes stand before the literals: each is added to n, and the first that is not most ends them.
 func unmatched(block []byte, n, long int, most byte) []byte {
 	for n >= long && len(block) > 0 {
 		next := block[0]

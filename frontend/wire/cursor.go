@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// ErrShort means that a body ends before the field that was to be read, or has a flag that Cassandra
-// 5.0 does not know.
+// ErrShort means that a body ends before the field that was to be read, or has a flag that
+// Cassandra 5.0 does not know.
 var ErrShort = errors.New("body is too short, or has an unknown flag")
 
 // Cursor reads the primitive types of the protocol (v4 spec section 3) from a body. It does not

@@ -72,8 +72,8 @@ func (h Header) Protocol() primitive.ProtocolVersion {
 // Size returns the length of header and body on the wire.
 func (h Header) Size() int { return HeaderSize + int(h.Length) }
 
-// Envelope is one message of the protocol, or the part of it that has arrived. Raw usually lies in a
-// read buffer, so a function that is given an envelope must not keep Raw after it returns.
+// Envelope is one message of the protocol, or the part of it that has arrived. Raw usually lies in
+// a read buffer, so a function that is given an envelope must not keep Raw after it returns.
 type Envelope struct {
 	Header
 	Raw []byte // header and as much of the body as has arrived

@@ -9,8 +9,9 @@ import (
 )
 
 // Parameters are the query parameters of QUERY, EXECUTE and BATCH (v4 spec section 4.1.4, v5 spec
-// 4.1.4), as Cassandra reads them: it obeys every flag that fits into the version's flag field, also
-// those of later versions (QueryOptions.Codec). The slices lie in the body that they were read from.
+// 4.1.4), as Cassandra reads them: it obeys every flag that fits into the version's flag field,
+// also those of later versions (QueryOptions.Codec). The slices lie in the body that they were read
+// from.
 type Parameters struct {
 	Consistency primitive.ConsistencyLevel
 	Flags       primitive.QueryFlag
@@ -30,7 +31,8 @@ func ReadParameters(cur *Cursor, version byte) Parameters {
 	return ReadParametersInto(nil, cur, version)
 }
 
-// ReadParametersInto is ReadParameters with memory for Values: it uses room if that is large enough.
+// ReadParametersInto is ReadParameters with memory for Values: it uses room if that is large
+// enough.
 func ReadParametersInto(room [][]byte, cur *Cursor, version byte) Parameters {
 	p := Parameters{Consistency: primitive.ConsistencyLevel(cur.Short())}
 	p.Flags = ReadFlags(cur, version)
@@ -66,8 +68,8 @@ func ReadParametersInto(room [][]byte, cur *Cursor, version byte) Parameters {
 // what the statement means.
 const KnownFlags = primitive.QueryFlagNowInSeconds<<1 - 1
 
-// ReadFlags reads the flags of a request: 32 bits from protocol 5 on, else 8. It sets cur.Bad if one
-// is unknown, since the meaning of the request is then unknown, too.
+// ReadFlags reads the flags of a request: 32 bits from protocol 5 on, else 8. It sets cur.Bad if
+// one is unknown, since the meaning of the request is then unknown, too.
 func ReadFlags(cur *Cursor, version byte) primitive.QueryFlag {
 	var flags primitive.QueryFlag
 	if version >= byte(primitive.ProtocolVersion5) {

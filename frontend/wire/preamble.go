@@ -12,9 +12,9 @@ import (
 // PreambleFlags are the header flags of the parts of a Preamble.
 const PreambleFlags = primitive.HeaderFlagTracing | primitive.HeaderFlagWarning | primitive.HeaderFlagCustomPayload
 
-// Preamble holds the optional parts before the message in a response's body, each as on the wire and
-// empty if absent. Cassandra and the drivers read the warnings before the payload (v4 spec section
-// 2.2 names no order); the protocol library has them the other way round.
+// Preamble holds the optional parts before the message in a response's body, each as on the wire
+// and empty if absent. Cassandra and the drivers read the warnings before the payload (v4 spec
+// section 2.2 names no order); the protocol library has them the other way round.
 type Preamble struct{ Tracing, Warnings, Payload []byte }
 
 // ReadPreamble reads the preamble at the start of a response's body.
@@ -83,7 +83,8 @@ func preambleOf(b *frame.Body) (p Preamble) {
 	return p
 }
 
-// PutBefore returns a copy of the response raw, which must have no preamble, with p as its preamble.
+// PutBefore returns a copy of the response raw, which must have no preamble, with p as its
+// preamble.
 func (p Preamble) PutBefore(raw []byte) []byte {
 	h := ReadHeader(raw)
 	for flag, part := range map[primitive.HeaderFlag][]byte{

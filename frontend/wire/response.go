@@ -19,8 +19,8 @@ type Failure struct {
 // Error returns the code and the text.
 func (f *Failure) Error() string { return fmt.Sprintf("%v: %s", f.Code, f.Text) }
 
-// Invalid returns an INVALID error, the code for everything that the proxy itself refuses: no driver
-// retries it or marks the node as down because of it.
+// Invalid returns an INVALID error, the code for everything that the proxy itself refuses: no
+// driver retries it or marks the node as down because of it.
 func Invalid(format string, args ...any) *Failure {
 	return &Failure{Code: primitive.ErrorCodeInvalid, Text: fmt.Sprintf(format, args...)}
 }
@@ -62,9 +62,10 @@ func ResponseEnvelope(version byte, stream int16, opcode primitive.OpCode, body 
 	return append(h.AppendTo(make([]byte, 0, HeaderSize+len(body))), body...)
 }
 
-// UnsupportedVersion returns the answer to a client whose protocol version the proxy does not speak;
-// first are the first bytes of its request, at least one. It is what Cassandra answers: in a version
-// that the client can read, on stream 0, with the text by which drivers negotiate a lower version.
+// UnsupportedVersion returns the answer to a client whose protocol version the proxy does not
+// speak; first are the first bytes of its request, at least one. It is what Cassandra answers: in a
+// version that the client can read, on stream 0, with the text by which drivers negotiate a lower
+// version.
 func UnsupportedVersion(first []byte) []byte {
 	version := first[0] &^ ResponseBit
 	beta := len(first) > 1 && primitive.HeaderFlag(first[1]).Contains(primitive.HeaderFlagUseBeta)

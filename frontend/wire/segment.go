@@ -16,8 +16,8 @@ const (
 	lz4SegmentHeader   = segment.CompressedHeaderLength + segment.Crc24Length
 )
 
-// ErrCorrupt means that bytes do not match their checksum. Nothing that follows on the socket can be
-// trusted.
+// ErrCorrupt means that bytes do not match their checksum. Nothing that follows on the socket can
+// be trusted.
 var ErrCorrupt = errors.New("segment checksum does not match")
 
 // SegmentHeader is the fixed part of a v5 segment (v5 spec section 2.2).
@@ -61,9 +61,9 @@ func (s SegmentCodec) ReadHeader(b []byte) (SegmentHeader, error) {
 	return h, nil
 }
 
-// Payload checks and decompresses the payload of the segment at the start of b. scratch is the memory
-// to decompress into; it must have room for the largest payload if h.Plain is not 0. The result lies
-// in b or scratch and is valid until they change.
+// Payload checks and decompresses the payload of the segment at the start of b. scratch is the
+// memory to decompress into; it must have room for the largest payload if h.Plain is not 0. The
+// result lies in b or scratch and is valid until they change.
 func (s SegmentCodec) Payload(h SegmentHeader, b, scratch []byte) ([]byte, error) {
 	payload := b[s.HeaderSize() : h.Size-segment.Crc32Length]
 	sum := binary.LittleEndian.Uint32(b[h.Size-segment.Crc32Length:])

@@ -23,8 +23,8 @@ func Drivers(l config.Listen, log zerolog.Logger) (*Source, error) {
 	return s, nil
 }
 
-// driverTLS makes the configuration towards drivers. TLS sessions are not resumed, since a driver that the
-// changed files no longer admit could else reconnect.
+// driverTLS makes the configuration towards drivers. TLS sessions are not resumed, since a driver
+// that the changed files no longer admit could else reconnect.
 func driverTLS(l config.Listen) (*tls.Config, error) {
 	own, authorities, err := readFiles(l.TLSCert, l.TLSKey, l.TLSClientCA)
 	if err != nil {
@@ -52,8 +52,8 @@ func Nodes(c config.Cassandra, log zerolog.Logger) (*Source, error) {
 	return s, nil
 }
 
-// nodeTLS makes the configuration towards Cassandra. If host names are not to be verified it accepts any
-// certificate of a trusted authority.
+// nodeTLS makes the configuration towards Cassandra. If host names are not to be verified it
+// accepts any certificate of a trusted authority.
 func nodeTLS(c config.Cassandra) (*tls.Config, error) {
 	own, authorities, err := readFiles(c.TLSCert, c.TLSKey, c.TLSCA)
 	if err != nil {
@@ -70,8 +70,8 @@ func nodeTLS(c config.Cassandra) (*tls.Config, error) {
 // errNoCertificate means that a node has sent no certificate.
 var errNoCertificate = errors.New("the node shows no certificate")
 
-// signedBy returns an error unless the chain leads to one of the authorities; nil means those that the
-// system trusts.
+// signedBy returns an error unless the chain leads to one of the authorities; nil means those that
+// the system trusts.
 func signedBy(chain []*x509.Certificate, authorities *x509.CertPool) error {
 	if len(chain) == 0 {
 		return errNoCertificate
@@ -96,8 +96,8 @@ func Proxies(p config.Peers, log zerolog.Logger) (*Source, error) {
 	return s, nil
 }
 
-// proxyTLS makes the configuration between proxies, which serves for both sides: each proxy is a client
-// and a server of the others, with the same certificate.
+// proxyTLS makes the configuration between proxies, which serves for both sides: each proxy is a
+// client and a server of the others, with the same certificate.
 func proxyTLS(p config.Peers) (*tls.Config, error) {
 	own, authorities, err := readFiles(p.TLSCert, p.TLSKey, p.TLSCA)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package certs makes the TLS configurations of the proxy's connections from files, and makes them again
-// when a file changes: towards drivers, towards Cassandra, and between proxies.
+// Package certs makes the TLS configurations of the proxy's connections from files, and makes them
+// again when a file changes: towards drivers, towards Cassandra, and between proxies.
 package certs
 
 import (
@@ -13,9 +13,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Source is a TLS configuration made from files. It is made again when one of them has changed, so that
-// certificates can be replaced while the proxy runs. If the new files cannot be read or do not match, as in
-// the middle of a replacement, the previous configuration stays in use. It is safe for concurrent use.
+// Source is a TLS configuration made from files. It is made again when one of them has changed, so
+// that certificates can be replaced while the proxy runs. If the new files cannot be read or do not
+// match, as in the middle of a replacement, the previous configuration stays in use. It is safe for
+// concurrent use.
 type Source struct {
 	files []string
 	build func() (*tls.Config, error)
@@ -40,7 +41,8 @@ func newSource(build func() (*tls.Config, error), log zerolog.Logger, files ...s
 	return s, err
 }
 
-// Config returns the present configuration. It must not be modified. It blocks to read changed files.
+// Config returns the present configuration. It must not be modified. It blocks to read changed
+// files.
 func (s *Source) Config() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,9 +60,9 @@ func (s *Source) Config() *tls.Config {
 	return next
 }
 
-// Listener returns a listener of TLS connections, each with the configuration as it is when the connection
-// begins. A nil Source returns ln itself. Accept does not wait for the handshake: that is for the caller to
-// do, with a time limit.
+// Listener returns a listener of TLS connections, each with the configuration as it is when the
+// connection begins. A nil Source returns ln itself. Accept does not wait for the handshake: that
+// is for the caller to do, with a time limit.
 func (s *Source) Listener(ln net.Listener) net.Listener {
 	if s == nil {
 		return ln
@@ -93,8 +95,8 @@ func unchanged(before, now []os.FileInfo) bool {
 	return true
 }
 
-// readFiles reads the certificate that one side of a connection sends, and the authorities that it trusts;
-// nil if no file is named.
+// readFiles reads the certificate that one side of a connection sends, and the authorities that it
+// trusts; nil if no file is named.
 func readFiles(cert, key, ca string) (own []tls.Certificate, authorities *x509.CertPool, err error) {
 	if own, err = readPair(cert, key); err != nil {
 		return nil, nil, err

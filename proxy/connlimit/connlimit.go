@@ -1,5 +1,5 @@
-// Package connlimit bounds the number of a listener's connections, so that a client that opens many does
-// not keep others out.
+// Package connlimit bounds the number of a listener's connections, so that a client that opens many
+// does not keep others out.
 package connlimit
 
 import (
@@ -19,10 +19,10 @@ type Limits struct {
 	Patience   time.Duration // for a connection to become trusted; 0 = no limit
 }
 
-// Listener bounds the connections that it accepts. A connection is untrusted until [Trust] is called for
-// it. If there are too many untrusted ones, in all or of one address, the oldest is closed for the newest,
-// so that a client that authenticates at once can always connect. Trusted connections are counted apart
-// and never closed for others.
+// Listener bounds the connections that it accepts. A connection is untrusted until [Trust] is
+// called for it. If there are too many untrusted ones, in all or of one address, the oldest is
+// closed for the newest, so that a client that authenticates at once can always connect. Trusted
+// connections are counted apart and never closed for others.
 type Listener struct {
 	net.Listener
 	limits Limits
@@ -73,8 +73,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// surplus returns the connection to close if one more comes from an address; nil if there is room. It is
-// called with the mutex held.
+// surplus returns the connection to close if one more comes from an address; nil if there is room.
+// It is called with the mutex held.
 func (l *Listener) surplus(from netip.Prefix) *conn {
 	n, oldest := 0, -1
 	for i, c := range l.untrusted {
@@ -166,8 +166,8 @@ func origin(a net.Addr) netip.Prefix {
 // contextKey is the key of a request's connection in its context.
 type contextKey struct{}
 
-// ConnContext is to be used as http.Server.ConnContext, so that Trust finds the connection of a request,
-// also under TLS.
+// ConnContext is to be used as http.Server.ConnContext, so that Trust finds the connection of a
+// request, also under TLS.
 func ConnContext(ctx context.Context, accepted net.Conn) context.Context {
 	if wrapped, ok := accepted.(interface{ NetConn() net.Conn }); ok {
 		accepted = wrapped.NetConn()
@@ -176,8 +176,9 @@ func ConnContext(ctx context.Context, accepted net.Conn) context.Context {
 	return context.WithValue(ctx, contextKey{}, c)
 }
 
-// Trust makes the connection of a request trusted. If it returns false, because there are too many trusted
-// ones, the caller must close the connection. A connection of another listener is always trusted.
+// Trust makes the connection of a request trusted. If it returns false, because there are too many
+// trusted ones, the caller must close the connection. A connection of another listener is always
+// trusted.
 func Trust(ctx context.Context) bool {
 	c, _ := ctx.Value(contextKey{}).(*conn)
 	return c == nil || c.trust()

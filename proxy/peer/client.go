@@ -1,7 +1,7 @@
-// Package peer is the channel between the proxies of a cluster. If one proxy has given a lock, the others
-// ask it before their clients do anything under that lock (docs/protocol.md 3.15, Remote). Messages are
-// JSON over HTTP. Proxies authenticate each other by certificates or by a shared secret; on loopback they
-// need not.
+// Package peer is the channel between the proxies of a cluster. If one proxy has given a lock, the
+// others ask it before their clients do anything under that lock (docs/protocol.md 3.15, Remote).
+// Messages are JSON over HTTP. Proxies authenticate each other by certificates or by a shared
+// secret; on loopback they need not.
 package peer
 
 import (
@@ -44,8 +44,8 @@ type Directory interface {
 	Address(ctx context.Context, id musiccore.SessionID) (address string, version int, err error)
 }
 
-// Channel configures how the proxies of a cluster authenticate each other, and how long one waits for
-// another.
+// Channel configures how the proxies of a cluster authenticate each other, and how long one waits
+// for another.
 type Channel struct {
 	Secret    string        // empty = none
 	Certs     *certs.Source // nil = no encryption
@@ -66,8 +66,8 @@ type Client struct {
 	hints     hints
 }
 
-// NewClient returns a client and registers its metrics. log should be sampled: a proxy that does not
-// answer is asked again and again.
+// NewClient returns a client and registers its metrics. log should be sampled: a proxy that does
+// not answer is asked again and again.
 func NewClient(c Channel, d Directory, log zerolog.Logger, r prometheus.Registerer) *Client {
 	dialer := &net.Dialer{Timeout: dialLimit}
 	transport := &http.Transport{
@@ -99,13 +99,15 @@ func NewClient(c Channel, d Directory, log zerolog.Logger, r prometheus.Register
 	return p
 }
 
-// Close blocks until no hint is being sent, and closes the connections. No method may be called after it.
+// Close blocks until no hint is being sent, and closes the connections. No method may be called
+// after it.
 func (p *Client) Close() {
 	p.hints.running.Wait()
 	p.http.CloseIdleConnections()
 }
 
-// ask asks the proxy of a session. It blocks until the reply, for at most limit. Its errors wrap ErrAway.
+// ask asks the proxy of a session. It blocks until the reply, for at most limit. Its errors wrap
+// ErrAway.
 func (p *Client) ask(ctx context.Context, at musiccore.SessionID, path string, q question, limit time.Duration) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -180,8 +182,8 @@ func (p *Client) understand(request *http.Request, response *http.Response, told
 	return nil
 }
 
-// Lock asks for LOCK … USING LOCK with the reference in q. The errors of this and the following methods
-// wrap ErrAway; those of the other proxy's core are in the answer.
+// Lock asks for LOCK … USING LOCK with the reference in q. The errors of this and the following
+// methods wrap ErrAway; those of the other proxy's core are in the answer.
 func (p *Client) Lock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, q musiccore.Request) (musiccore.Answer, error) {
 	wait := p.channel.Wait
 	if !q.NoWait && q.Wait > 0 {
@@ -197,8 +199,8 @@ func (p *Client) Unlock(ctx context.Context, at musiccore.SessionID, k musiccore
 	return r.answer(k, at), err
 }
 
-// Begin borrows a ticket. After an error nothing may be sent to Cassandra, even though the other proxy may
-// have lent a ticket.
+// Begin borrows a ticket. After an error nothing may be sent to Cassandra, even though the other
+// proxy may have lent a ticket.
 func (p *Client) Begin(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind) (musiccore.Answer, error) {
 	r, err := p.ask(ctx, at, pathBegin, question{Key: toWire(k), Ref: ref, Kind: kind}, p.channel.OpTimeout+networkTime)
 	return r.answer(k, at), err
@@ -220,9 +222,10 @@ func (p *Client) List(ctx context.Context, at musiccore.SessionID, only musiccor
 	return all, r.More, err
 }
 
-// End returns a borrowed ticket, and returns what the client may be told. If there is no reply that is
-// VerdictUncertain, or VerdictTell for an operation that Cassandra has refused. The question is sent a
-// second time if the first has no reply. That is safe: the answer is VerdictUncertain if both arrive.
+// End returns a borrowed ticket, and returns what the client may be told. If there is no reply that
+// is VerdictUncertain, or VerdictTell for an operation that Cassandra has refused. The question is
+// sent a second time if the first has no reply. That is safe: the answer is VerdictUncertain if
+// both arrive.
 func (p *Client) End(ctx context.Context, t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
 	q := question{Key: toWire(t.Key), Ref: t.Ref, Ticket: &wireTicket{Ticket: t}, Outcome: o}
 	for range 2 {

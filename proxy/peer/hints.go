@@ -17,17 +17,18 @@ const (
 )
 
 // hints holds the hints that wait to be sent to other proxies. Only speed depends on hints
-// (docs/protocol.md 3.16, Hints), so they may be dropped. Hints that arrive while others are being sent
-// are collected for the next question, since a far proxy can be asked only a few times a second. Each
-// proxy has a queue of its own, so that one that does not answer delays none of the others.
+// (docs/protocol.md 3.16, Hints), so they may be dropped. Hints that arrive while others are being
+// sent are collected for the next question, since a far proxy can be asked only a few times a
+// second. Each proxy has a queue of its own, so that one that does not answer delays none of the
+// others.
 type hints struct {
 	mu      sync.Mutex
 	queues  map[musiccore.SessionID]*hintQueue
 	running sync.WaitGroup
 }
 
-// hintQueue holds the hints for one proxy, and the number of goroutines that send them. It exists only
-// while there is such a goroutine.
+// hintQueue holds the hints for one proxy, and the number of goroutines that send them. It exists
+// only while there is such a goroutine.
 type hintQueue struct {
 	waiting []musiccore.Hint
 	senders int
@@ -69,7 +70,8 @@ func (p *Client) send(ctx context.Context, to musiccore.SessionID) {
 	}
 }
 
-// take returns the next hints to send. If there are none it counts the sender as ended, which must return.
+// take returns the next hints to send. If there are none it counts the sender as ended, which must
+// return.
 func (h *hints) take(to musiccore.SessionID) (batch []wireHint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,9 +19,9 @@ const sealFor = 30 * time.Second
 // errSeal means that a message was sealed with another secret or not at all, or too long ago.
 var errSeal = errors.New("not sealed with this cluster's secret, or its time is off by more than 30 s")
 
-// seal is the secret that the proxies of a cluster share. Each message has a seal: an HMAC-SHA256 over its
-// parts. That of an answer also covers the seal of the question, so that it fits no other. The empty
-// secret seals nothing and accepts everything.
+// seal is the secret that the proxies of a cluster share. Each message has a seal: an HMAC-SHA256
+// over its parts. That of an answer also covers the seal of the question, so that it fits no other.
+// The empty secret seals nothing and accepts everything.
 type seal string
 
 // of returns the HMAC of a message's parts.
@@ -62,9 +62,9 @@ func (s seal) checkRequest(r *http.Request, body []byte) error {
 	return nil
 }
 
-// nonces holds the nonces of sealed requests that have arrived, so that none is carried out twice. A
-// request can be accepted for at most twice sealFor, and its nonce is kept for longer. Only nonces of
-// requests with a valid seal are kept. It is safe for concurrent use.
+// nonces holds the nonces of sealed requests that have arrived, so that none is carried out twice.
+// A request can be accepted for at most twice sealFor, and its nonce is kept for longer. Only
+// nonces of requests with a valid seal are kept. It is safe for concurrent use.
 type nonces struct {
 	mu          sync.Mutex
 	now, before map[string]struct{}

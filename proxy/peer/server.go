@@ -37,9 +37,9 @@ const (
 	maxHeaders   = 8 << 10                // bytes
 )
 
-// Sections carries out operations on the references of this proxy's own session. Each method blocks until
-// the core's answer. If ctx ends before, the operation is cancelled and the answer has an error. Beside
-// that the errors are those of frontend.Locker and frontend.OperationGuard.
+// Sections carries out operations on the references of this proxy's own session. Each method blocks
+// until the core's answer. If ctx ends before, the operation is cancelled and the answer has an
+// error. Beside that the errors are those of frontend.Locker and frontend.OperationGuard.
 type Sections interface {
 	Lock(ctx context.Context, k musiccore.Key, q musiccore.Request) musiccore.Answer
 	Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client) musiccore.Answer
@@ -52,14 +52,15 @@ type Sections interface {
 type Queues interface {
 	// Force ends the lock of a reference if it is held at this proxy. It blocks until the answer.
 	Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, f frontend.Force) musiccore.Answer
-	// List returns the holders and waiters at this proxy; if only is not zero, those of its table or
-	// key.
+	// List returns the holders and waiters at this proxy; if only is not zero, those of its table
+	// or key.
 	List(only musiccore.Key) []musiccore.Listing
 	// Hear processes a hint of another proxy. It does not block.
 	Hear(h musiccore.Hint)
 }
 
-// Server carries out other proxies' questions: operations on the references of this proxy's session.
+// Server carries out other proxies' questions: operations on the references of this proxy's
+// session.
 type Server struct {
 	sections Sections
 	queues   Queues
@@ -70,14 +71,14 @@ type Server struct {
 	draining atomic.Bool
 }
 
-// NewServer returns a server; Serve starts it. session returns the proxy's own session: a question to any
-// other is refused. log should be sampled: any client that reaches the port can cause lines.
+// NewServer returns a server; Serve starts it. session returns the proxy's own session: a question
+// to any other is refused. log should be sampled: any client that reaches the port can cause lines.
 func NewServer(secret string, session func() musiccore.SessionID, s Sections, q Queues, log zerolog.Logger) *Server {
 	return &Server{sections: s, queues: q, session: session, seal: seal(secret), log: log}
 }
 
-// Listen opens the port for other proxies and returns the address that they dial. [Server.Serve] answers
-// on it. Both results are zero if the configuration has no such port.
+// Listen opens the port for other proxies and returns the address that they dial. [Server.Serve]
+// answers on it. Both results are zero if the configuration has no such port.
 func Listen(ctx context.Context, p config.Peers, source *certs.Source) (ln net.Listener, address string, err error) {
 	if p.Listen == "" {
 		return nil, "", nil
@@ -94,12 +95,12 @@ func Listen(ctx context.Context, p config.Peers, source *certs.Source) (ln net.L
 	return source.Listener(connlimit.New(ln, limits)), net.JoinHostPort(p.AdvertiseHost(), port), nil
 }
 
-// Drain makes the server refuse to lend tickets and to begin waits: the clients continue when this session
-// has ended. Tickets that were lent before can still be returned.
+// Drain makes the server refuse to lend tickets and to begin waits: the clients continue when this
+// session has ended. Tickets that were lent before can still be returned.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// Serve answers on ln until ctx ends, which also cancels the questions that are being carried out. It
-// returns when the last has been answered.
+// Serve answers on ln until ctx ends, which also cancels the questions that are being carried out.
+// It returns when the last has been answered.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: readLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeaders,
@@ -205,7 +206,8 @@ func (s *Server) unlock(ctx context.Context, q question) reply {
 	return replyTo(s.sections.Unlock(ctx, q.Key.key(), q.Ref, q.By))
 }
 
-// begin lends a ticket. If the sender no longer waits for it, it has not been used and is ended at once.
+// begin lends a ticket. If the sender no longer waits for it, it has not been used and is ended at
+// once.
 func (s *Server) begin(ctx context.Context, q question) reply {
 	if s.draining.Load() {
 		return replyTo(musiccore.Answer{Err: musiccore.ErrDraining})

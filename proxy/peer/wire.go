@@ -13,9 +13,9 @@ import (
 	"music/musiccore"
 )
 
-// Version is the version of the messages between proxies, and of the rows that they write for each other
-// in Cassandra. A release also speaks the version before (docs/several-proxies.md, Upgrading): to a proxy
-// of that version it sends and writes only what that one understands.
+// Version is the version of the messages between proxies, and of the rows that they write for each
+// other in Cassandra. A release also speaks the version before (docs/several-proxies.md,
+// Upgrading): to a proxy of that version it sends and writes only what that one understands.
 const Version = 4
 
 // versionUnsaid is the version of proxies that have written none to music.sessions.
@@ -41,8 +41,8 @@ const (
 	headerSeal    = "Music-Peer-Seal"
 )
 
-// The paths of requests to another proxy (docs/design.md 3). Each is a POST of a question, answered with a
-// reply.
+// The paths of requests to another proxy (docs/design.md 3). Each is a POST of a question, answered
+// with a reply.
 const (
 	pathLock   = "/lock" // wait with a reference, or renew it
 	pathUnlock = "/unlock"
@@ -147,8 +147,8 @@ func (d *described) Error() string { return d.text }
 // Unwrap returns the wrapped error.
 func (d *described) Unwrap() error { return d.error }
 
-// faults returns the errors that are passed through the channel. If an error wraps several of them, the
-// last one counts.
+// faults returns the errors that are passed through the channel. If an error wraps several of them,
+// the last one counts.
 func faults() []error {
 	return []error{
 		musiccore.ErrNotHeld, musiccore.ErrLost, musiccore.ErrReleased, musiccore.ErrSynchronising, musiccore.ErrPoisoned, musiccore.ErrTooLarge, musiccore.ErrNoSession,

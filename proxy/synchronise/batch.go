@@ -9,15 +9,15 @@ import (
 	"music/musiccore"
 )
 
-// statement is a statement with its values. A nil value is sent as UNSET, which leaves its column as it
-// is: so no null is ever written, and one text serves for all rows.
+// statement is a statement with its values. A nil value is sent as UNSET, which leaves its column
+// as it is: so no null is ever written, and one text serves for all rows.
 type statement struct {
 	text   string
 	values []RawValue
 }
 
-// size returns how many bytes the prepared statement takes in a BATCH frame: kind, id, count, and the
-// values with their lengths.
+// size returns how many bytes the prepared statement takes in a BATCH frame: kind, id, count, and
+// the values with their lengths.
 func (w statement) size() int {
 	n := 1 + 2 + 16 + 2
 	for _, v := range w.values {
@@ -26,8 +26,8 @@ func (w statement) size() int {
 	return n
 }
 
-// mutation is a list of statements to be sent as one unlogged batch in this order, which makes them one
-// mutation.
+// mutation is a list of statements to be sent as one unlogged batch in this order, which makes them
+// one mutation.
 type mutation struct {
 	writes []statement
 	weight int // bytes of the frame or of the mutation, whichever is larger
@@ -62,9 +62,9 @@ type rewriting struct {
 	batch int // the most bytes of a batch with several rows
 }
 
-// rewrite returns the batches that write a page back as it was read (docs/protocol.md 3.9, Synch): each
-// deletes an interval at the fence, and writes its rows at fence+1. Together the intervals are that of the
-// page.
+// rewrite returns the batches that write a page back as it was read (docs/protocol.md 3.9, Synch):
+// each deletes an interval at the fence, and writes its rows at fence+1. Together the intervals are
+// that of the page.
 func (t tableLayout) rewrite(pk []cqlTerm, page resultPage, how rewriting) []mutation {
 	stamp := wireInt64(int64(how.fence) + 1)
 	open := chunk{interval: interval{lo: page.after}}
@@ -98,8 +98,8 @@ func (t tableLayout) rewrite(pk []cqlTerm, page resultPage, how rewriting) []mut
 	return append(all, t.mutation(pk, open, how.fence))
 }
 
-// mutation returns the batch for a chunk, with its deletions. The deletion of a range leaves static columns,
-// so these are deleted with the first interval.
+// mutation returns the batch for a chunk, with its deletions. The deletion of a range leaves static
+// columns, so these are deleted with the first interval.
 func (t tableLayout) mutation(pk []cqlTerm, c chunk, fence musiccore.Stamp) mutation {
 	var writes []statement
 	at := slices.Concat([]RawValue{wireInt64(int64(fence))}, valuesOf(pk))
@@ -117,7 +117,8 @@ func (t tableLayout) mutation(pk []cqlTerm, c chunk, fence musiccore.Stamp) muta
 	return mutation{weight: frameOverhead + weigh(writes) + c.weight, writes: slices.Concat(writes, c.static, c.rows)}
 }
 
-// writeTarget is the target of statements: the columns of a row, or the static columns of the partition.
+// writeTarget is the target of statements: the columns of a row, or the static columns of the
+// partition.
 type writeTarget struct {
 	table   string
 	columns []columnLayout
@@ -126,8 +127,8 @@ type writeTarget struct {
 	stamp   RawValue
 }
 
-// row returns the statements that write a row. The INSERT writes the row's marker, and the columns with the
-// marker's TTL; columns with other TTLs follow.
+// row returns the statements that write a row. The INSERT writes the row's marker, and the columns
+// with the marker's TTL; columns with other TTLs follow.
 func (g writeTarget) row(r dataRow) []statement {
 	whole := byTTL(r.regular)
 	marker := r.markerTTL()
@@ -136,8 +137,8 @@ func (g writeTarget) row(r dataRow) []statement {
 	return append([]statement{first}, g.updates(r.regular, whole)...)
 }
 
-// updates returns the statements that write columns: one for each TTL, then those for columns with several
-// TTLs.
+// updates returns the statements that write columns: one for each TTL, then those for columns with
+// several TTLs.
 func (g writeTarget) updates(cells []dataCell, whole map[int32][]cqlTerm) []statement {
 	var writes []statement
 	for _, ttl := range slices.Sorted(maps.Keys(whole)) {
@@ -152,8 +153,8 @@ func (g writeTarget) updates(cells []dataCell, whole map[int32][]cqlTerm) []stat
 	return writes
 }
 
-// set returns the columns to write, with their terms. Columns without a term are written as UNSET, except
-// tuples, which have no single marker and are left out.
+// set returns the columns to write, with their terms. Columns without a term are written as UNSET,
+// except tuples, which have no single marker and are left out.
 func (g writeTarget) set(terms []cqlTerm) (columns []columnLayout, all []cqlTerm) {
 	for i, c := range g.columns {
 		switch {
@@ -202,8 +203,8 @@ func (c columnLayout) addition() string {
 	return strings.Join(set, ", ")
 }
 
-// byTTL returns, for each TTL, a list with a term for each column: null if the column has another TTL, or
-// several.
+// byTTL returns, for each TTL, a list with a term for each column: null if the column has another
+// TTL, or several.
 func byTTL(cells []dataCell) map[int32][]cqlTerm {
 	whole := map[int32][]cqlTerm{}
 	for i, c := range cells {

@@ -9,13 +9,13 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// knownFor bounds how long a description is cached: the settings of nodes in it may change while the
-// schema's version stays.
+// knownFor bounds how long a description is cached: the settings of nodes in it may change while
+// the schema's version stays.
 const knownFor = time.Minute
 
-// Descriptions caches the descriptions of tables while the schema's version stays the same. That saves the
-// attempts on other keys five queries each. A nil *Descriptions caches nothing. It is safe for concurrent
-// use.
+// Descriptions caches the descriptions of tables while the schema's version stays the same. That
+// saves the attempts on other keys five queries each. A nil *Descriptions caches nothing. It is
+// safe for concurrent use.
 type Descriptions struct {
 	mu      sync.Mutex
 	byTable map[tableName]cachedDescription
@@ -56,8 +56,9 @@ func (all *Descriptions) remember(t tableName, d cachedDescription) {
 	all.byTable[t] = d
 }
 
-// tableDescription returns the table's description at the view's version. It is cached only if the node
-// still has that version after it has answered everything, since else a part may be of the next version.
+// tableDescription returns the table's description at the view's version. It is cached only if the
+// node still has that version after it has answered everything, since else a part may be of the
+// next version.
 func (v schemaView) tableDescription(ctx context.Context, in Cluster, k Target) (cachedDescription, error) {
 	name, began := tableName{k.Keyspace, k.Table}, time.Now()
 	if d, ok := in.Known.find(name, v.version, began); ok {

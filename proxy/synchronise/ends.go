@@ -16,32 +16,34 @@ const (
 	readsAtOnce = 16
 )
 
-// search is a binary search for the second at which the markers of rows expire: all exist at lo, and none
-// at hi. It begins at the second before the last column of each expires.
+// search is a binary search for the second at which the markers of rows expire: all exist at lo,
+// and none at hi. It begins at the second before the last column of each expires.
 type search struct {
 	rows         []*dataRow
 	level        gocql.Consistency
 	from, lo, hi int
 }
 
-// findEnds finds when the markers of rows expire, to the second, by reading the rows as of later seconds: a
-// row that exists and has no column exists because of its marker.
+// findEnds finds when the markers of rows expire, to the second, by reading the rows as of later
+// seconds: a row that exists and has no column exists because of its marker.
 //
-// A row without any column is read at QUORUM. A row that has columns is read at ONE, from the node that the
-// partition was read from. At QUORUM a column that expires by the second of the read comes as a tombstone.
-// Read repair would write that to a replica that has missed the column, where the column would then be gone
-// too early. All that is at stake is how long a row of nulls remains.
+// A row without any column is read at QUORUM. A row that has columns is read at ONE, from the node
+// that the partition was read from. At QUORUM a column that expires by the second of the read comes
+// as a tombstone. Read repair would write that to a replica that has missed the column, where the
+// column would then be gone too early. All that is at stake is how long a row of nulls remains.
 //
-// A late write of a preempted term that arrives meanwhile may change the end of a marker, or create a row's
-// marker or column. If a row without any column has one now, the attempt must begin again. An end between
-// the old and the new one is as good as either: a marker shows nothing but that its row exists.
+// A late write of a preempted term that arrives meanwhile may change the end of a marker, or create
+// a row's marker or column. If a row without any column has one now, the attempt must begin again.
+// An end between the old and the new one is as good as either: a marker shows nothing but that its
+// row exists.
 func (p partition) findEnds(ctx context.Context, rows []*dataRow) error {
 	return findEnds(p.now, p.searches(rows), func(s search, at int) (there, gone []*dataRow, err error) {
 		return p.look(ctx, s, at)
 	})
 }
 
-// findEnds carries out searches. look returns which rows of a search exist at a second and which do not.
+// findEnds carries out searches. look returns which rows of a search exist at a second and which do
+// not.
 func findEnds(now int, open []search, look func(s search, at int) (there, gone []*dataRow, err error)) error {
 	for len(open) > 0 {
 		found := make([][]search, len(open))
@@ -57,8 +59,8 @@ func findEnds(now int, open []search, look func(s search, at int) (there, gone [
 	return nil
 }
 
-// searches returns the searches for the ends of the rows' markers. Rows whose last columns expire together
-// share one.
+// searches returns the searches for the ends of the rows' markers. Rows whose last columns expire
+// together share one.
 func (p partition) searches(rows []*dataRow) []search {
 	byLongest := map[int32][]*dataRow{}
 	for _, r := range rows {
@@ -81,8 +83,8 @@ func (p partition) searches(rows []*dataRow) []search {
 	return all
 }
 
-// next returns the next second to read at. While there is no upper bound it is four times as far from the
-// beginning as the last one.
+// next returns the next second to read at. While there is no upper bound it is four times as far
+// from the beginning as the last one.
 func (s search) next() int {
 	if far := s.lo + max(1, 3*(s.lo-s.from)); s.hi == farFuture && far < s.hi {
 		return far
@@ -110,8 +112,8 @@ func (s search) halve(now int, look func(s search, at int) (there, gone []*dataR
 	return left, err
 }
 
-// look reads which rows exist at a second. A row that has a column is in neither result: its marker follows
-// the rule.
+// look reads which rows exist at a second. A row that has a column is in neither result: its marker
+// follows the rule.
 func (p partition) look(ctx context.Context, s search, at int) (there, gone []*dataRow, err error) {
 	q := p.at(at)
 	q.Quorum, q.table = s.level, p.table.withoutStatic()
@@ -137,8 +139,8 @@ func (p partition) look(ctx context.Context, s search, at int) (there, gone []*d
 	return there, gone, nil
 }
 
-// together calls f for 0 … n-1, at most readsAtOnce at a time. It blocks until all have returned, and joins
-// their errors.
+// together calls f for 0 … n-1, at most readsAtOnce at a time. It blocks until all have returned,
+// and joins their errors.
 func together(n int, f func(int) error) error {
 	errs := make([]error, n)
 	var all sync.WaitGroup

@@ -8,8 +8,8 @@ import (
 	"music/rewrite"
 )
 
-// interval is the rows of a partition after lo and up to hi, in the table's clustering order. A nil lo is
-// the beginning, a nil hi the end.
+// interval is the rows of a partition after lo and up to hi, in the table's clustering order. A nil
+// lo is the beginning, a nil hi the end.
 type interval struct{ lo, hi []cqlTerm }
 
 // clause restricts a statement to some rows of a partition; the zero value does not.
@@ -18,10 +18,11 @@ type clause struct {
 	values []RawValue
 }
 
-// clauses returns restrictions that divide the interval: each of its rows meets exactly one of them.
-// Cassandra compares `(a, b) > (1, 2)` by values, not by clustering order, so that such a comparison is one
-// range of that order only if all columns have the same direction. Else an interval is the union of ranges
-// with a common prefix each, 2n-1 at most (docs/protocol.md 3.9, Synch).
+// clauses returns restrictions that divide the interval: each of its rows meets exactly one of
+// them. Cassandra compares `(a, b) > (1, 2)` by values, not by clustering order, so that such a
+// comparison is one range of that order only if all columns have the same direction. Else an
+// interval is the union of ranges with a common prefix each, 2n-1 at most (docs/protocol.md 3.9,
+// Synch).
 func (t tableLayout) clauses(v interval) []clause {
 	switch {
 	case v.lo == nil && v.hi == nil:
@@ -62,8 +63,8 @@ func (t tableLayout) slice(v interval) clause {
 	return all
 }
 
-// among returns the restriction to some rows. The list is filled up to a power of two by repeating the last
-// row, so that few different texts need to be prepared.
+// among returns the restriction to some rows. The list is filled up to a power of two by repeating
+// the last row, so that few different texts need to be prepared.
 func (t tableLayout) among(rows []*dataRow) clause {
 	if len(t.clustering) == 0 {
 		return clause{}
@@ -94,10 +95,10 @@ func inBrackets(texts []string) string {
 	return "(" + strings.Join(texts, ", ") + ")"
 }
 
-// ranges returns the interval as ranges with a common prefix each. If it is not known whether lo and hi
-// share a prefix the result begins at the start of the partition. The rows before lo have already been
-// written back above the fence, so the deletion does not affect them; only on a replica that has missed
-// those writes they are gone until it is repaired.
+// ranges returns the interval as ranges with a common prefix each. If it is not known whether lo
+// and hi share a prefix the result begins at the start of the partition. The rows before lo have
+// already been written back above the fence, so the deletion does not affect them; only on a
+// replica that has missed those writes they are gone until it is repaired.
 func (t tableLayout) ranges(v interval) []clause {
 	fork, known := t.fork(v)
 	if !known {
@@ -122,8 +123,8 @@ func (t tableLayout) ranges(v interval) []clause {
 	return all
 }
 
-// fork returns the first column in which lo and hi differ, -1 if one of them is nil. known is false if two
-// different values may be equal to Cassandra. In the last column that does not matter.
+// fork returns the first column in which lo and hi differ, -1 if one of them is nil. known is false
+// if two different values may be equal to Cassandra. In the last column that does not matter.
 func (t tableLayout) fork(v interval) (column int, known bool) {
 	if v.lo == nil || v.hi == nil {
 		return -1, true
@@ -167,8 +168,8 @@ func (c columnLayout) upTo() string {
 	return " <= "
 }
 
-// same reports whether two values of a clustering column are equal to Cassandra; known is false if that is
-// not known.
+// same reports whether two values of a clustering column are equal to Cassandra; known is false if
+// that is not known.
 func (c columnLayout) same(a, b cqlTerm) (same, known bool) {
 	if a.text == b.text && slices.EqualFunc(a.values, b.values, func(a, b RawValue) bool { return string(a) == string(b) }) {
 		return true, true

@@ -14,8 +14,8 @@ type sizes struct {
 	largest     int // bytes of any batch
 }
 
-// usualSizes returns the sizes of every attempt, except largest. Cassandra bounds a page only by its number
-// of rows, so the first page is short, to see how large rows are.
+// usualSizes returns the sizes of every attempt, except largest. Cassandra bounds a page only by
+// its number of rows, so the first page is short, to see how large rows are.
 func usualSizes() sizes {
 	return sizes{short: 100, full: 5000, page: 4 << 20, batch: 1 << 20, largest: 1 << 20}
 }
@@ -68,9 +68,9 @@ func (p partition) next(ctx context.Context, before resultPage) (resultPage, err
 	return page, err
 }
 
-// learnMarkers finds the rows' markers that the rule would have to guess, by a second read at QUORUM of the
-// same interval. It is sent to the same node, which asks the same replicas unless one is slow: the first read
-// has repaired those. Markers that it does not show follow the rule.
+// learnMarkers finds the rows' markers that the rule would have to guess, by a second read at
+// QUORUM of the same interval. It is sent to the same node, which asks the same replicas unless one
+// is slow: the first read has repaired those. Markers that it does not show follow the rule.
 func (p partition) learnMarkers(ctx context.Context, page resultPage) error {
 	if p.now+clockSlack >= p.table.forgotten || !slices.ContainsFunc(page.rows, dataRow.shows) {
 		return nil
@@ -97,7 +97,8 @@ func (p partition) at(now int) partition {
 	return p
 }
 
-// all reads all rows of a clause, page by page. There can be more than the first read had, by late writes.
+// all reads all rows of a clause, page by page. There can be more than the first read had, by late
+// writes.
 func (p partition) all(ctx context.Context, c clause) ([]dataRow, error) {
 	var rows []dataRow
 	var state []byte

@@ -24,8 +24,8 @@ type dataCell struct {
 	listed int // the number of elements of a list
 }
 
-// ttlPart is the part of a column's value with one TTL, if it has several: for a UDT a value or nil for each
-// field, for a collection one collection.
+// ttlPart is the part of a column's value with one TTL, if it has several: for a UDT a value or nil
+// for each field, for a collection one collection.
 type ttlPart struct {
 	ttl    int32
 	values []RawValue
@@ -154,8 +154,8 @@ func (c columnLayout) elements(value, ttl RawValue) ([]element, error) {
 	return all, nil
 }
 
-// split returns the elements of a value, one for each TTL that TTL() returns. A UDT has all its fields; those
-// that are null, or were added to the type after the value was written, are nil.
+// split returns the elements of a value, one for each TTL that TTL() returns. A UDT has all its
+// fields; those that are null, or were added to the type after the value was written, are nil.
 func (c columnLayout) split(value RawValue) ([]RawValue, error) {
 	switch c.storage {
 	case udtStorage:
@@ -173,7 +173,8 @@ func (c columnLayout) split(value RawValue) ([]RawValue, error) {
 	return value.elements(1)
 }
 
-// share groups elements by TTL. The elements of a list must keep their order, so only neighbours are grouped.
+// share groups elements by TTL. The elements of a list must keep their order, so only neighbours
+// are grouped.
 func (c columnLayout) share(elements []element) []ttlPart {
 	var shared [][]element
 	place := map[int32]int{}

@@ -13,9 +13,9 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// How long the nodes may take to agree on the schema, and how often one is asked. A peer that is down keeps
-// its version until it is back. It is waited for only as long as a change takes to spread, in case it only
-// seems to be down.
+// How long the nodes may take to agree on the schema, and how often one is asked. A peer that is
+// down keeps its version until it is back. It is waited for only as long as a change takes to
+// spread, in case it only seems to be down.
 const (
 	agreementLimit = 2 * time.Second
 	spreadLimit    = time.Second
@@ -39,9 +39,9 @@ type schemaView struct {
 	now     int // Unix time in seconds, in the past by the clocks of both the node and this process
 }
 
-// agreedView blocks until a node sees that all nodes agree on the schema, and returns that schema; or
-// errNotAgreed. Without agreement a column that the node does not know yet would not be read, and yet be
-// deleted (docs/protocol.md 6, C11).
+// agreedView blocks until a node sees that all nodes agree on the schema, and returns that schema;
+// or errNotAgreed. Without agreement a column that the node does not know yet would not be read,
+// and yet be deleted (docs/protocol.md 6, C11).
 func agreedView(ctx context.Context, s *gocql.Session) (schemaView, error) {
 	return awaitView(ctx, func(ctx context.Context) (schemaView, dissent, error) { return askView(ctx, s) })
 }
@@ -103,10 +103,10 @@ func dissentOf(own, version gocql.UUID, down bool) dissent {
 	return liveDiffer
 }
 
-// pastOf returns a second that is in the past by both clocks. A value that is read and written with such a
-// now expires when it would have expired; with a now in the future it would expire early. It returns
-// errClocks if the clocks are so far apart that the fence's tombstone might be purged too early, after which
-// a late write could come back.
+// pastOf returns a second that is in the past by both clocks. A value that is read and written with
+// such a now expires when it would have expired; with a now in the future it would expire early. It
+// returns errClocks if the clocks are so far apart that the fence's tombstone might be purged too
+// early, after which a late write could come back.
 func pastOf(a, b time.Time) (int, error) {
 	if apart := a.Sub(b).Abs(); apart > clocksApart {
 		return 0, fmt.Errorf("%w: by %v", errClocks, apart.Round(time.Second))
@@ -121,8 +121,9 @@ const clocksApart = time.Hour
 // errClocks means that the clocks of this proxy and of a node differ by more than clocksApart.
 var errClocks = errors.New("the clocks of this proxy and of Cassandra differ")
 
-// largestBatch returns the size of the largest batch that the cluster accepts, in bytes, by the settings of
-// a node. If the node has no such settings, or the proxy may not read them, it is 1 MiB.
+// largestBatch returns the size of the largest batch that the cluster accepts, in bytes, by the
+// settings of a node. If the node has no such settings, or the proxy may not read them, it is 1
+// MiB.
 func (v schemaView) largestBatch(ctx context.Context, s *gocql.Session) (int, error) {
 	const text = "SELECT value FROM system_views.settings WHERE name = ?"
 	largest := math.MaxInt32
@@ -140,8 +141,8 @@ func (v schemaView) largestBatch(ctx context.Context, s *gocql.Session) (int, er
 	return largest, nil
 }
 
-// byteSize reads a size as in Cassandra's settings, such as 4194304B or 16MiB. It returns other if text is
-// not a size.
+// byteSize reads a size as in Cassandra's settings, such as 4194304B or 16MiB. It returns other if
+// text is not a size.
 func byteSize(text string, other int) int {
 	for unit, shift := range map[string]int{"KiB": 10, "MiB": 20, "GiB": 30, "B": 0, "": 0} {
 		if n, err := strconv.Atoi(strings.TrimSuffix(text, unit)); err == nil && strings.HasSuffix(text, unit) {

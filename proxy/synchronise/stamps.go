@@ -8,12 +8,12 @@ import (
 	"music/musiccore"
 )
 
-// Columns are the columns of a table as they were read: Highest ignores those that were added later. They
-// are never changed.
+// Columns are the columns of a table as they were read: Highest ignores those that were added
+// later. They are never changed.
 type Columns struct{ table tableLayout }
 
-// ReadColumns reads the columns of a table when all nodes agree on the schema. It blocks until then; if they
-// do not agree soon it returns an error.
+// ReadColumns reads the columns of a table when all nodes agree on the schema. It blocks until
+// then; if they do not agree soon it returns an error.
 func ReadColumns(ctx context.Context, in Cluster, k Target) (*Columns, error) {
 	p, err := newPartition(ctx, in, k)
 	if err != nil {
@@ -25,8 +25,8 @@ func ReadColumns(ctx context.Context, in Cluster, k Target) (*Columns, error) {
 // ErrSeveralPages means that a key has too many rows for Highest.
 var ErrSeveralPages = errors.New("key has several pages")
 
-// Highest reads a key at QUORUM and returns the highest stamp of its cells, 0 if it has none. It returns
-// ErrSeveralPages if the key does not fit one short page.
+// Highest reads a key at QUORUM and returns the highest stamp of its cells, 0 if it has none. It
+// returns ErrSeveralPages if the key does not fit one short page.
 func (c *Columns) Highest(ctx context.Context, in Cluster, k Target) (musiccore.Stamp, error) {
 	p := partition{Cluster: in, table: c.table}
 	var err error

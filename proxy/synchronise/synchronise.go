@@ -1,5 +1,6 @@
-// Package synchronise settles the data of a key: it reads the key at QUORUM and writes it back above a
-// fence, so that no write from before the fence can surface again (docs/protocol.md 3.9, Synch).
+// Package synchronise settles the data of a key: it reads the key at QUORUM and writes it back
+// above a fence, so that no write from before the fence can surface again (docs/protocol.md 3.9,
+// Synch).
 package synchronise
 
 import (
@@ -19,39 +20,40 @@ var (
 	errNotAgreed = errors.New("nodes do not agree on the schema")
 )
 
-// Cluster is the cluster in which a table is read and written. Its session must speak version 4 of the
-// protocol or higher, and must not retry.
+// Cluster is the cluster in which a table is read and written. Its session must speak version 4 of
+// the protocol or higher, and must not retry.
 type Cluster struct {
 	Session *gocql.Session
 	Quorum  gocql.Consistency // QUORUM, or LOCAL_QUORUM for a table with scope=local
 	Known   *Descriptions     // a cache for the cluster's tables; nil = none
 }
 
-// Target names the key to synchronise: a partition of a data table or, with Row, one row. PK is the routing
-// key as on the wire: the bytes of its only column or, for each of several columns, a length of 2 bytes, the
-// bytes, and a 0. With Row the columns are those of the whole primary key.
+// Target names the key to synchronise: a partition of a data table or, with Row, one row. PK is the
+// routing key as on the wire: the bytes of its only column or, for each of several columns, a
+// length of 2 bytes, the bytes, and a 0. With Row the columns are those of the whole primary key.
 type Target struct {
 	Keyspace, Table string
 	PK              string
 	Row             bool
 }
 
-// Run makes one attempt: it reads the key at QUORUM, or LOCAL_QUORUM, and writes it back, with a DELETE at
-// the fence and every cell at fence+1. A key that fits one page and one mutation is read and written at
-// once. Else each interval of the clustering order is written in a mutation of its own, one after the other.
-// It blocks until all have been acknowledged. No fence may be used twice: lists would have their elements
-// twice.
+// Run makes one attempt: it reads the key at QUORUM, or LOCAL_QUORUM, and writes it back, with a
+// DELETE at the fence and every cell at fence+1. A key that fits one page and one mutation is read
+// and written at once. Else each interval of the clustering order is written in a mutation of its
+// own, one after the other. It blocks until all have been acknowledged. No fence may be used twice:
+// lists would have their elements twice.
 //
-// StatusDone: all mutations are acknowledged, and nothing with a stamp up to the fence can surface again.
+// StatusDone: all mutations are acknowledged, and nothing with a stamp up to the fence can surface
+// again.
 //
-// StatusAbove, StatusTooLarge, StatusUnknown: some intervals may have been written, or may be written later.
-// That is safe, because the fences of one key only rise: an interval was written as a QUORUM read had it, in
-// one mutation whose stamps are in the term's own window, so it loses nothing acknowledged; the term has no
-// put in flight meanwhile; and the next attempt, of this term or of a later one, reads at QUORUM and fences
-// in turn.
+// StatusAbove, StatusTooLarge, StatusUnknown: some intervals may have been written, or may be
+// written later. That is safe, because the fences of one key only rise: an interval was written as
+// a QUORUM read had it, in one mutation whose stamps are in the term's own window, so it loses
+// nothing acknowledged; the term has no put in flight meanwhile; and the next attempt, of this term
+// or of a later one, reads at QUORUM and fences in turn.
 //
-// StatusTooLarge is the result until the key changes; Cause says why, errNotSynchronisable if it is the
-// table. StatusUnavailable: too few replicas are alive, by Cassandra's answer.
+// StatusTooLarge is the result until the key changes; Cause says why, errNotSynchronisable if it is
+// the table. StatusUnavailable: too few replicas are alive, by Cassandra's answer.
 func Run(ctx context.Context, in Cluster, k Target, a musiccore.Synch) musiccore.Result {
 	p, err := newPartition(ctx, in, k)
 	if err != nil {
@@ -85,9 +87,10 @@ func newPartition(ctx context.Context, in Cluster, k Target) (partition, error) 
 	return p, nil
 }
 
-// partition is the partition that one attempt reads and writes. Reads and writes use the same now, in
-// seconds of Unix time, so that values with a TTL expire when they would have, however long the attempt
-// takes. Below version 5 of the protocol the driver leaves it out. 0 means Cassandra's own clock.
+// partition is the partition that one attempt reads and writes. Reads and writes use the same now,
+// in seconds of Unix time, so that values with a TTL expire when they would have, however long the
+// attempt takes. Below version 5 of the protocol the driver leaves it out. 0 means Cassandra's own
+// clock.
 type partition struct {
 	Cluster
 	table tableLayout
@@ -123,8 +126,8 @@ func failed(err error) musiccore.Result {
 	return musiccore.Result{Status: musiccore.StatusUnknown, Cause: fmt.Errorf("synchronise: %w", err)}
 }
 
-// copy copies the key page by page. If it finds a stamp that is not below the fence it stops, and returns
-// that stamp.
+// copy copies the key page by page. If it finds a stamp that is not below the fence it stops, and
+// returns that stamp.
 func (p partition) copy(ctx context.Context, a musiccore.Synch) (musiccore.Stamp, error) {
 	page, err := p.first(ctx)
 	for err == nil {

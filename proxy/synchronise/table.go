@@ -52,8 +52,8 @@ type columnDescription struct {
 	order                string // asc, desc or none
 }
 
-// tableDescription is the description of a table in system_schema. types has the fields of the UDTs of its
-// columns.
+// tableDescription is the description of a table in system_schema. types has the fields of the UDTs
+// of its columns.
 type tableDescription struct {
 	keyspace, name string
 	flags          []string
@@ -107,11 +107,11 @@ func (d tableDescription) refusal() error {
 	return nil
 }
 
-// forgotten returns the second before which a value with a TTL must have been written for a read as of
-// farFuture to be harmless. Replicas leave out what has expired by then. But if gc_grace_seconds reach back
-// to when it was written, or if it is to be repaired first, they answer with a tombstone, which read repair
-// writes over a value that has not expired yet (AbstractCell.purge and PurgeFunction in Cassandra's source;
-// seen on 5.0.8 for both).
+// forgotten returns the second before which a value with a TTL must have been written for a read as
+// of farFuture to be harmless. Replicas leave out what has expired by then. But if gc_grace_seconds
+// reach back to when it was written, or if it is to be repaired first, they answer with a
+// tombstone, which read repair writes over a value that has not expired yet (AbstractCell.purge and
+// PurgeFunction in Cassandra's source; seen on 5.0.8 for both).
 func (d tableDescription) forgotten() int {
 	if d.compaction["only_purge_repaired_tombstones"] == "true" {
 		return 0
@@ -133,7 +133,8 @@ func (d tableDescription) column(c columnDescription) columnLayout {
 	return column
 }
 
-// collectionStorage returns how a collection is stored; plainStorage if it is frozen or not a collection.
+// collectionStorage returns how a collection is stored; plainStorage if it is frozen or not a
+// collection.
 func collectionStorage(typeName string) storage {
 	kind, elements, _ := strings.Cut(typeName, "<")
 	if elements == "" {
@@ -142,14 +143,15 @@ func collectionStorage(typeName string) storage {
 	return map[string]storage{"list": listStorage, "set": setStorage, "map": mapStorage}[kind]
 }
 
-// MultiCell reports whether a column of this type outside the key has a stamp and a TTL for each of its
-// elements or fields.
+// MultiCell reports whether a column of this type outside the key has a stamp and a TTL for each of
+// its elements or fields.
 func MultiCell(typeName string) bool {
 	_, udt := udtName(typeName)
 	return udt || collectionStorage(typeName) != plainStorage
 }
 
-// udtName returns the name of the UDT that a type may be; ok is false if it is another type, or frozen.
+// udtName returns the name of the UDT that a type may be; ok is false if it is another type, or
+// frozen.
 func udtName(typeName string) (string, bool) {
 	if quoted, ok := strings.CutPrefix(typeName, `"`); ok {
 		return strings.ReplaceAll(strings.TrimSuffix(quoted, `"`), `""`, `"`), true
@@ -167,21 +169,22 @@ func (c columnLayout) multiCell() bool { return c.storage >= listStorage }
 // columns returns the columns outside the key, in the order of selection.
 func (t tableLayout) columns() []columnLayout { return slices.Concat(t.static, t.regular) }
 
-// withoutStatic returns the table as if it had no static columns, which are read and written only once.
+// withoutStatic returns the table as if it had no static columns, which are read and written only
+// once.
 func (t tableLayout) withoutStatic() tableLayout {
 	t.static = nil
 	return t
 }
 
-// rowAlone returns the table as if each row were a partition: the key is the whole primary key, and there
-// are no static columns.
+// rowAlone returns the table as if each row were a partition: the key is the whole primary key, and
+// there are no static columns.
 func (t tableLayout) rowAlone() tableLayout {
 	t.partition, t.clustering, t.static = slices.Concat(t.partition, t.clustering), nil, nil
 	return t
 }
 
-// selection returns the SELECT of a partition's rows: the clustering columns, then for every other column
-// its value, its TTL and its stamp.
+// selection returns the SELECT of a partition's rows: the clustering columns, then for every other
+// column its value, its TTL and its stamp.
 func (t tableLayout) selection(pk []cqlTerm, rows clause) statement {
 	var what []string
 	for _, c := range t.clustering {
@@ -203,8 +206,8 @@ func (t tableLayout) selection(pk []cqlTerm, rows clause) statement {
 	}
 }
 
-// selector returns the selector of the column. A tuple is selected as the only element of a list, since the
-// driver splits a bare one, and then null cannot be distinguished from a tuple of nulls.
+// selector returns the selector of the column. A tuple is selected as the only element of a list,
+// since the driver splits a bare one, and then null cannot be distinguished from a tuple of nulls.
 func (c columnLayout) selector() string {
 	if c.shape != nil {
 		return "[" + c.name + "]"

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// cqlTerm is a value in a statement: its text, and the values of the markers in it. Null has no text.
+// cqlTerm is a value in a statement: its text, and the values of the markers in it. Null has no
+// text.
 type cqlTerm struct {
 	text   string
 	values []RawValue
@@ -33,9 +34,10 @@ func equations(columns []columnLayout, terms []cqlTerm, separator string) string
 	return strings.Join(all, separator)
 }
 
-// tupleShape is the structure of a type, as far as it matters for markers: the elements of a tuple, nil for
-// every other type. The driver cannot bind a tuple to one marker (it counts one for each element, then looks
-// for their types and panics), so a tuple is written out, as in `(?, null, (?, ?))`.
+// tupleShape is the structure of a type, as far as it matters for markers: the elements of a tuple,
+// nil for every other type. The driver cannot bind a tuple to one marker (it counts one for each
+// element, then looks for their types and panics), so a tuple is written out, as in `(?, null, (?,
+// ?))`.
 type tupleShape []tupleShape
 
 // shapeOf returns the shape of a type in system_schema.
@@ -76,8 +78,9 @@ func splitTypes(list string) []string {
 	return append(all, strings.TrimSpace(list[from:]))
 }
 
-// term returns the term that writes a value. A tuple may have fewer elements than its type, and keeps its
-// number of elements. Only a tuple without elements, for which there is no text, becomes one of a null.
+// term returns the term that writes a value. A tuple may have fewer elements than its type, and
+// keeps its number of elements. Only a tuple without elements, for which there is no text, becomes
+// one of a null.
 func (s tupleShape) term(value RawValue) (cqlTerm, error) {
 	switch {
 	case value == nil:

@@ -12,8 +12,8 @@ import (
 // errMalformed means that bytes are not a value of their type.
 var errMalformed = errors.New("malformed value")
 
-// RawValue is a value in wire form: most values need not be decoded. Nil is null, which differs from an empty
-// value.
+// RawValue is a value in wire form: most values need not be decoded. Nil is null, which differs
+// from an empty value.
 type RawValue []byte
 
 // MarshalCQL returns the bytes.
@@ -68,8 +68,8 @@ func (w RawValue) take() (value, rest RawValue, err error) {
 	return rest[:n:n], rest[n:], nil
 }
 
-// elements splits a collection into elements of per values each. An element contains the lengths of its
-// values, so that collect can join elements again.
+// elements splits a collection into elements of per values each. An element contains the lengths of
+// its values, so that collect can join elements again.
 func (w RawValue) elements(per int) ([]RawValue, error) {
 	if len(w) < 4 {
 		return nil, fmt.Errorf("%w: collection of %d bytes", errMalformed, len(w))
@@ -107,7 +107,8 @@ func plainBytes(values []RawValue) [][]byte {
 	return plain
 }
 
-// values splits a sequence of [bytes]: the fields of a UDT, or the elements of a list after its count.
+// values splits a sequence of [bytes]: the fields of a UDT, or the elements of a list after its
+// count.
 func (w RawValue) values() ([]RawValue, error) {
 	var all []RawValue
 	for len(w) > 0 {
@@ -121,8 +122,8 @@ func (w RawValue) values() ([]RawValue, error) {
 	return all, nil
 }
 
-// ttls decodes the result of TTL() for a column that is not frozen: an int for each element, 0 for one
-// without a TTL.
+// ttls decodes the result of TTL() for a column that is not frozen: an int for each element, 0 for
+// one without a TTL.
 func (w RawValue) ttls() ([]int32, error) {
 	if len(w) < 4 {
 		return nil, fmt.Errorf("%w: list of TTLs of %d bytes", errMalformed, len(w))
