@@ -65,7 +65,7 @@ func TestEndOfASessionIsWritten(t *testing.T) {
 	}
 	hangs := make(chan struct{})
 	s.background.Go(func() { <-hangs })
-	s.stop(time.Now())
+	s.stop(time.Now().Add(time.Minute))
 	close(hangs)
 	ended := written(n.take())
 	require.Len(t, ended, 3)
