@@ -163,7 +163,9 @@ func (fx *fenceFixture) watch() {
 		fx.watched = append(fx.watched, fmt.Sprintf("SELECT JSON %s FROM %s.%s", columns, fx.keyspace, table))
 	}
 	for _, table := range []string{"accounts", "Accounts", "vault", "late"} {
-		fx.watched = append(fx.watched, fmt.Sprintf("SELECT JSON * FROM %s.%s", fx.keyspace, fx.companion(table)))
+		rows := fmt.Sprintf("SELECT JSON * FROM %s.%s", fx.keyspace, fx.companion(table))
+		eventually(fx.t, time.Minute, "the proxy has followed its DDL", func() error { return fx.direct.Query(rows).Exec() })
+		fx.watched = append(fx.watched, rows)
 	}
 	fx.watched = append(
 		fx.watched, "SELECT JSON * FROM music.tables", "SELECT JSON name, value, writetime(value) FROM music.named",
