@@ -157,6 +157,9 @@ func (s *tableFixture) firstLock(c client, w *plainWriter, closed int64) {
 	var ref int64
 	eventually(s.t, 20*time.Second, "the first lock", func() error { // each proxy has yet to see that there are lock rows
 		o := s.do(c, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = '%s' WAIT 5s", w.branch))
+		if o.askedAgain() {
+			return errorf("%v", o)
+		}
 		if o.failure == nil {
 			ref = s.grant(o, "HELD")
 		}
