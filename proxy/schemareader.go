@@ -85,18 +85,17 @@ func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
 	}
 	for _, t := range all {
 		c.names = append(c.names, [2]string{t.keyspace, t.name})
-		if t.keyspace == "music" && t.name == "secrets" {
+		if t.keyspace == musicKeyspace && t.name == "secrets" {
 			c.secrets = t.ID
 		}
-		var companion companion
-		companion, t.Made = companions[t.keyspace+"\x00"+t.companion()]
-		t.Generation = companion.id
+		own, made := companions[t.keyspace+"\x00"+t.companion()]
+		t.Generation, t.Made = own.id, made
 		if !t.Marked && !t.Made {
 			continue
 		}
 		r.readStored(ctx, t)
 		r.localise(ctx, t)
-		r.findReplicas(ctx, t, companion.grace)
+		r.findReplicas(ctx, t, own.grace)
 		if err := r.readColumns(ctx, t); err != nil {
 			return c, err
 		}
