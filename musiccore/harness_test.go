@@ -194,6 +194,14 @@ func (h *harness) expectState(op OpID, want State) Grant {
 	return a.Grant
 }
 
+// expectQueued fails the test unless an operation was answered with that reference, at that position.
+func (h *harness) expectQueued(op OpID, ref LockRef, position int) {
+	h.t.Helper()
+	g := h.expectState(op, StateQueued)
+	require.Equal(h.t, ref, g.Ref)
+	require.Equal(h.t, position, g.Position)
+}
+
 // expectError fails the test unless an operation was answered with that error.
 func (h *harness) expectError(op OpID, want error) {
 	h.t.Helper()

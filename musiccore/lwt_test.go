@@ -41,12 +41,8 @@ func TestOneLWTAtATime(t *testing.T) {
 	h.reply(id, Result{Status: StatusDone})
 	h.expectWaiting(second)
 	h.advance(1500 * time.Millisecond)
-	g := h.expectState(second, StateQueued)
-	require.EqualValues(t, 2, g.Ref)
-	require.Equal(t, 1, g.Position)
-	g = h.expectState(third, StateQueued)
-	require.EqualValues(t, 3, g.Ref)
-	require.Equal(t, 2, g.Position)
+	h.expectQueued(second, 2, 1)
+	h.expectQueued(third, 3, 2)
 }
 
 // H3: an LWT of unknown outcome is sent again, the same to the last literal.
