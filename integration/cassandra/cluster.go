@@ -116,7 +116,7 @@ func checkPort(ctx context.Context, addr string) error {
 
 // removeNodes removes what an earlier cluster, perhaps of more nodes, left.
 func (c *Cluster) removeNodes() error {
-	for k := 1; k <= mostNodes; k++ {
+	for k := 1; k <= maxJoined; k++ {
 		if err := os.RemoveAll(layoutOf(c.o, k).dir); err != nil {
 			return fmt.Errorf("remove node %d: %w", k, err)
 		}

@@ -28,8 +28,8 @@ func (j Joining) properties() map[string]string {
 // cluster meanwhile; Wait is for the nodes that it began with.
 func (c *Cluster) Join(ctx context.Context, j Joining) (*Node, error) {
 	k := len(c.nodes) + 1
-	if k > mostNodes {
-		return nil, fmt.Errorf("node %d joins: there are at most %d", k, mostNodes)
+	if k > maxJoined {
+		return nil, fmt.Errorf("node %d joins: there are at most %d", k, maxJoined)
 	}
 	n := &Node{layout: layoutOf(c.o, k), from: c.nodes[0].from}
 	n.joining = &j

@@ -14,8 +14,8 @@ import (
 // maxNodes is how many nodes may start together: each has a fixed token, a third of the ring apart. More may join.
 const maxNodes = 3
 
-// mostNodes is how many there may be with those that have joined, dead ones included.
-const mostNodes = 9
+// maxJoined is how many there may be with those that have joined, dead ones included.
+const maxJoined = 9
 
 // Options says which cluster to start. Only Dir is required.
 type Options struct {

@@ -158,7 +158,7 @@ func (r *run) drive() {
 }
 
 // env makes this program one of the service.
-func (r *run) env() []string { return []string{variable + "=" + r.o.Service} }
+func (r *run) env() []string { return []string{serviceVariable + "=" + r.o.Service} }
 
 // unlessBare is one of two settings.
 func (r *run) unlessBare(usual, bare string) string {

@@ -24,12 +24,12 @@ const (
 	theProxy = "127.0.31.2"
 )
 
-// variable is the environment variable that makes a program one of the services.
-const variable = "MUSIC_EVALUATE_SERVICE"
+// serviceVariable is the environment variable that makes a program one of the services.
+const serviceVariable = "MUSIC_EVALUATE_SERVICE"
 
 // Child does not return if this process was started to be one of a service. Every program that starts a Stage calls it first.
 func Child() {
-	program := map[string]func([]string, io.Writer) error{homing: service.Homing, portal: service.Portal}[os.Getenv(variable)]
+	program := map[string]func([]string, io.Writer) error{homing: service.Homing, portal: service.Portal}[os.Getenv(serviceVariable)]
 	if program == nil {
 		return
 	}
