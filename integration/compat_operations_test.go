@@ -11,15 +11,6 @@ import (
 	"music/integration/cassandra"
 )
 
-// durable has nodes forget nothing when they are killed.
-func durable(more ...string) map[string]string {
-	yaml := map[string]string{"commitlog_sync": "batch", "commitlog_sync_period": ""}
-	for i := 0; i < len(more); i += 2 {
-		yaml[more[i]] = more[i+1]
-	}
-	return yaml
-}
-
 // tellers have clients do sections on bank.accounts through the first two proxies, until end is called; then none may be lost.
 func (o *operator) tellers() (end func()) {
 	o.t.Helper()
@@ -38,7 +29,7 @@ func (o *operator) tellers() (end func()) {
 // and no section is lost.
 func TestOperationsOfNodes(t *testing.T) {
 	t.Parallel()
-	o := newOperator(t, 1, 2, durable("paxos_variant", "v1"))
+	o := newOperator(t, 1, 2, cassandra.Durable(map[string]string{"paxos_variant": "v1"}))
 	o.joining = cassandra.Joining{DC: 1, Bootstrap: true}
 	o.startProxies()
 	o.typed(o.nodeAt(1), "cqlsh "+o.nodeAt(1)+` -e "CREATE KEYSPACE bank WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 2}"`, nil)
@@ -74,7 +65,7 @@ func TestOperationsOfNodes(t *testing.T) {
 // docs/operations.md, A new data centre, and A data centre that is lost.
 func TestOperationsOfDataCentres(t *testing.T) {
 	t.Parallel()
-	o := newOperator(t, 2, 2, durable())
+	o := newOperator(t, 2, 2, cassandra.Durable(map[string]string{}))
 	o.joining = cassandra.Joining{DC: 2}
 	o.startProxies()
 	o.typed(o.nodeAt(1), "cqlsh "+o.nodeAt(1)+` -e "CREATE KEYSPACE bank WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 2}"`, nil)

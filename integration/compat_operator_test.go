@@ -120,8 +120,8 @@ func (o *operator) typed(host, line string, shows []string) {
 func (o *operator) shell(host, line string, shows []string) error {
 	ctx, cancel := context.WithTimeout(o.t.Context(), operatorPatience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(line, "/etc/cassandra/cassandra.yaml", o.file(host, "cassandra.yaml")))
-	cmd.Args[2] = strings.ReplaceAll(cmd.Args[2], "/etc/cassandra/", o.file(host, ""))
+	files := strings.NewReplacer("/etc/cassandra/cassandra.yaml", o.file(host, "cassandra.yaml"), "/etc/cassandra/", o.folder(host)+"/")
+	cmd := exec.CommandContext(ctx, "sh", "-c", files.Replace(line))
 	cmd.Env = append(os.Environ(), "PATH="+o.bin(host)+":"+o.path)
 	out, err := cmd.CombinedOutput()
 	said := strings.Join(strings.Fields(string(out)), " ")
@@ -148,17 +148,22 @@ func (o *operator) node(host string) *cassandra.Node {
 
 // file is a file of a machine's Cassandra.
 func (o *operator) file(host, name string) string {
-	if n := o.node(host); n != nil && name != "" {
+	if n := o.node(host); n != nil {
 		return n.File(name)
 	}
+	return filepath.Join(o.folder(host), name)
+}
+
+// folder is that of a machine's files which are no node's.
+func (o *operator) folder(host string) string {
 	dir := filepath.Join(o.dir, host)
 	require.NoError(o.t, os.MkdirAll(dir, 0o700))
-	return filepath.Join(dir, name) + map[bool]string{true: "/"}[name == ""]
+	return dir
 }
 
 // bin is a folder with the nodetool of a machine, and a patient cqlsh.
 func (o *operator) bin(host string) string {
-	dir := o.file(host, "")
+	dir := o.folder(host)
 	o.script(dir, "cqlsh", needPython(o.t).Cqlsh, "--connect-timeout=120", "--request-timeout=120")
 	n := o.node(host)
 	if n == nil {

@@ -46,13 +46,13 @@ func (p *mtlsFixture) open(authenticator string, keep bool) (stop func()) {
 	o := cassandra.Options{
 		Dir: filepath.Join(w.runDir, "integration-mtls"), RunDir: w.runDir, Heap: "256m", FastJIT: true, Keep: keep,
 		Address: func(int) string { return host }, Log: os.Stderr, Access: cassandra.Access{TLS: p.tls(p.proxy)},
-		Yaml: map[string]string{
+		Yaml: cassandra.Durable(map[string]string{
 			"client_encryption_options": fmt.Sprintf("{enabled: true, optional: true, require_client_auth: true, keystore: %q, truststore: %q, "+
 				"ssl_context_factory: {class_name: org.apache.cassandra.security.PEMBasedSslContextFactory}}", p.own.key, p.signer.path),
 			"authenticator": "{class_name: " + authenticator + ", parameters: {validator_class_name: org.apache.cassandra.auth.SpiffeCertificateValidator}}",
-			"authorizer":    "CassandraAuthorizer", "role_manager": "CassandraRoleManager", "commitlog_sync": "batch", "commitlog_sync_period": "",
+			"authorizer":    "CassandraAuthorizer", "role_manager": "CassandraRoleManager",
 			"permissions_validity": "100ms", "roles_validity": "100ms", "credentials_validity": "100ms",
-		},
+		}),
 	}
 	if !keep {
 		o.Access.TLS = nil // no certificate has a role yet; in plain text a password counts

@@ -31,10 +31,7 @@ func (w *environment) startThree() (*cassandra.Cluster, error) {
 	c, err := cassandra.Start(ctx, cassandra.Options{
 		Dir: filepath.Join(w.runDir, "integration-three"), RunDir: w.runDir, Nodes: 3, Heap: "256m", FastJIT: true,
 		Address: func(k int) string { return fmt.Sprintf("127.0.7.%d", k) },
-		Yaml: map[string]string{
-			"commitlog_sync": "batch", "commitlog_sync_period": "",
-			"user_defined_functions_enabled": "true", "materialized_views_enabled": "true",
-		},
+		Yaml:    cassandra.Durable(map[string]string{"user_defined_functions_enabled": "true", "materialized_views_enabled": "true"}),
 		Properties: map[string]string{
 			"cassandra.test.fail_writes_ks":        "test",
 			"cassandra.custom_query_handler_class": "org.apache.cassandra.cql3.CustomPayloadMirroringQueryHandler",

@@ -113,11 +113,7 @@ func TestLifeOfANode(t *testing.T) {
 	timed(t, "start", func() (err error) {
 		c, err = Start(ctx, Options{
 			Dir: dir, Address: address9, FastJIT: true, Log: io.MultiWriter(&log, t.Output()),
-			Yaml: map[string]string{
-				"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer",
-				// Periodic, a node forgets on SIGKILL what it acknowledged in its last 100 ms; see Node.Kill.
-				"commitlog_sync": "batch", "commitlog_sync_period": "",
-			},
+			Yaml: Durable(map[string]string{"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer"}),
 		})
 		return err
 	})

@@ -83,8 +83,7 @@ func (n *Node) Stop(ctx context.Context) error {
 
 // Kill ends the node with SIGKILL and returns when it is gone. One that is down stays so. With the commit log in
 // periodic mode, which is ours, the node forgets what it acknowledged in its last 100 ms, promises of Paxos included:
-// the log marks what is to be replayed no more often. Options.Yaml with commitlog_sync batch, and commitlog_sync_period
-// taken out, loses nothing.
+// the log marks what is to be replayed no more often. With Options.Yaml that is Durable it loses nothing.
 func (n *Node) Kill() error {
 	p, err := n.running()
 	if err != nil {

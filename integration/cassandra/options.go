@@ -42,6 +42,12 @@ type Options struct {
 	Log io.Writer // a line for whatever takes long; default: none
 }
 
+// Durable adds to a yaml, and returns it, what makes a node that is killed forget nothing: each write is synced.
+func Durable(yaml map[string]string) map[string]string {
+	yaml["commitlog_sync"], yaml["commitlog_sync_period"] = "batch", ""
+	return yaml
+}
+
 // Access says how a client logs in, if Yaml requires it.
 type Access struct {
 	Username, Password string      // default cassandra, cassandra

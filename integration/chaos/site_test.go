@@ -67,7 +67,7 @@ func build(t *testing.T, o plan) *world {
 	must(t, os.WriteFile(filepath.Join(w.dir, "secret"), []byte("nobody else is in this network"), 0o600))
 	yaml := map[string]string{"write_request_timeout": "1500ms", "cas_contention_timeout": "2s"}
 	if o.faults {
-		yaml["commitlog_sync"], yaml["commitlog_sync_period"] = "batch", ""
+		yaml = cassandra.Durable(yaml)
 	}
 	w.network, err = wan.Start(wan.Options{Name: "chaos", Sites: sites, RTT: o.links})
 	must(t, err)

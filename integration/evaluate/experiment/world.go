@@ -191,7 +191,7 @@ func (w *World) startNodes(ctx context.Context) (err error) {
 		Yaml:    map[string]string{"paxos_variant": cmp.Or(w.Paxos, "v2"), "cas_contention_timeout": "3s"},
 	}
 	if w.Sync {
-		o.Yaml["commitlog_sync"], o.Yaml["commitlog_sync_period"] = "batch", ""
+		o.Yaml = cassandra.Durable(o.Yaml)
 	}
 	if w.network != nil {
 		o.Namespace = w.network.Namespace
