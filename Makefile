@@ -97,13 +97,14 @@ evaluate: ## the systems of the evaluation beside each other, into docs/evaluati
 model: ## the models of the lock protocol at large scope, 4 GB a search and up to 20 minutes for the vast ones; RECORD=1 writes the results to docs/model.md
 	$(GO) test -v -count=1 -timeout 0 ./model -large $(if $(RECORD),-record) | grep -v -e '^=== ' -e '^  *--- PASS'
 
-fuzz: ## each fuzz target for FUZZTIME (10s)
+fuzz: ## each fuzz target for FUZZTIME (10s), and a million statements of a new seed for each of Cassandra's parsers
 	@found=$$(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' --exclude-dir='.*' * || true); \
 	while IFS=: read -r file func; do \
 		[ -n "$$file" ] || continue; \
 		echo "$$file $${func#func }"; \
 		$(GO) test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
 	done <<< "$$found"
+	$(GO) test -count=1 ./integration/parser -run TestRewriteReadsWhatCassandraReads -seed 0 -texts 1000000
 
 bench: ## what the proxy costs beside a bare relay, and locks beside plain writes on a real Cassandra, in one run of 9 minutes; report and plots in .run, BENCH="-against .run/old.json" compares, "-help" tells more
 	@mkdir -p .run

@@ -139,8 +139,11 @@ func encodeNumber(typ string, text []byte, t Term) ([]byte, error) {
 }
 
 // float returns the nearest number with the given number of bits; ok is false if the literal is too
-// large.
+// large. -NaN is NaN, as in Cassandra.
 func float(literal string, bits int) ([]byte, bool) {
+	if strings.EqualFold(literal, "-NaN") {
+		literal = literal[1:]
+	}
 	f, err := strconv.ParseFloat(literal, bits)
 	switch {
 	case bits == 32 && math.IsNaN(f):

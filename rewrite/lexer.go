@@ -28,7 +28,7 @@ const (
 	TokenString
 	// TokenInteger is a whole number; a minus right before it belongs to it.
 	TokenInteger
-	// TokenFloat is a number with a point or an exponent.
+	// TokenFloat is a number with a point or an exponent, -NaN or -Infinity.
 	TokenFloat
 	// TokenBlob is 0x and hexadecimal digits.
 	TokenBlob
@@ -189,8 +189,8 @@ func scanDollars(text []byte, at int) (TokenKind, int) {
 	return TokenInvalid, len(text)
 }
 
-// scanMinus reads a token that begins with a minus sign: a negative number or duration, or an
-// operator.
+// scanMinus reads a token that begins with a minus sign: a negative number or duration, -NaN,
+// -Infinity, or an operator.
 func scanMinus(text []byte, at int) (TokenKind, int) {
 	next := at + 1
 	switch {
@@ -203,6 +203,11 @@ func scanMinus(text []byte, at int) (TokenKind, int) {
 	case text[next] == 'P':
 		if end := isoDurationEnd(text, next); end > 0 {
 			return TokenDuration, end
+		}
+	}
+	for _, word := range [...]string{"NAN", "INFINITY"} { // also if letters follow: -NaNo is -NaN and o
+		if end := next + len(word); end <= len(text) && foldEqual(text[next:end], word) {
+			return TokenFloat, end
 		}
 	}
 	return '-', next

@@ -52,7 +52,8 @@ func isWord(text []byte, t Token, upper string) bool {
 	return t.Kind == TokenIdent && t.End-t.Start == len(upper) && foldEqual(text[t.Start:t.End], upper)
 }
 
-// foldEqual reports whether word is upper in any case. upper is a keyword in capitals.
+// foldEqual reports whether word is upper in any case. upper is a keyword in capitals, of the same
+// length.
 func foldEqual(word []byte, upper string) bool {
 	for i, c := range word {
 		if c&^0x20 != upper[i] {

@@ -24,7 +24,7 @@ func blanks() []string {
 func newMutator(random *rand.Rand, statements []string) *mutator {
 	m := &mutator{random: random, words: strings.Fields(`lock unlock list locks from where set using and if in ; , ( ) [ ] { } : ? . ..
 		-- // /* */ ' " $$ 'x' "q" 5 -5 1.5 5s 0x1 null true :n = < >= != + - * / % as json distinct token count update delete insert
-		apply batch begin for wait P1Y PT1S NaN limit order by group per partition ttl timestamp values default unset exists not
+		apply batch begin for wait P1Y PT1S NaN -NaN Infinity -Infinity limit order by group per partition ttl timestamp values default unset exists not
 		contains key like is between d2177dd0-eaa2-11de-a572-001b779c76e3 (int) f(1) a b k t ks.t "K"."T"`)}
 	for _, s := range statements {
 		_, tokens, _ := lexed(s)
