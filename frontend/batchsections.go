@@ -270,9 +270,9 @@ func (m *batchSections) run(o operation) *wire.Failure {
 
 // lock takes the lock of one key.
 func (m *batchSections) lock(limit context.Context, k *sectionKey) *wire.Failure {
-	c, most := m.conn, k.first.Critical.MaxLease
+	c := m.conn
 	end, _ := limit.Deadline()
-	q := musiccore.Request{By: c.auditClient(), Closed: k.first.Critical.Closed, Usual: most, Wait: max(time.Until(end), time.Millisecond)}
+	q := musiccore.Request{By: c.auditClient(), Closed: k.first.Critical.Closed, Wait: max(time.Until(end), time.Millisecond)}
 	q.By.OneWrite = true
 	a, ok := c.lockUntil(k.key, q, limit.Done())
 	switch {

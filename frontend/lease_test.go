@@ -22,7 +22,7 @@ func (a capturingLocks) Lock(_ musiccore.Key, q musiccore.Request, _ func(musicc
 	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 3, State: musiccore.StateHeld}}, nil
 }
 
-// A LEASE that is not given is the reference's own, or the table's; one of nothing is refused, written or bound.
+// A LEASE that is not given is left to the core; one of nothing is refused, written or bound.
 func TestTheLeaseOfALock(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		core := capturingLocks{asked: make(chan musiccore.Request, 9)}
@@ -37,7 +37,7 @@ func TestTheLeaseOfALock(t *testing.T) {
 			client.send(5, query(text))
 			client.answer(5)
 			q := <-core.asked
-			assert.Equal(t, []time.Duration{want, time.Minute}, []time.Duration{q.Lease, q.Usual}, text)
+			assert.Equal(t, want, q.Lease, text)
 		}
 		for _, text := range []string{
 			"LOCK bank.accounts WHERE id = 'x' LEASE 0s", "LOCK bank.accounts WHERE id = 'x' USING LOCK 3 LEASE 0ms",

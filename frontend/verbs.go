@@ -115,7 +115,7 @@ func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire
 	if q.Lease > s.Critical.MaxLease {
 		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: LEASE %v is longer than that of %s: it is reduced to %v", q.Lease, s.Table, s.Critical.MaxLease))
 	}
-	q.Lease, q.Usual = min(q.Lease, s.Critical.MaxLease), s.Critical.MaxLease
+	q.Lease = min(q.Lease, s.Critical.MaxLease)
 	return q, nil
 }
 

@@ -250,8 +250,7 @@ type Request struct {
 	By     Client
 	Ref    LockRef       // not 0: go on waiting for it, return its state, renew its lease
 	Wait   time.Duration // 0: Options.Wait; the caller limits it to less than the driver's time-out
-	Lease  time.Duration // 0: that of the reference, or Usual; the caller limits it to the table's
-	Usual  time.Duration // the table's lease; 0: Options.ClientLease
+	Lease  time.Duration // 0: that of the reference, at first the table's; the caller limits it to the table's
 	AtOnce bool          // WAIT 0s: behind others, answered once its reference is known
 	NoWait bool
 	Owner  string

@@ -24,15 +24,14 @@ type entry struct {
 	abandoned bool // released when it becomes the head
 	adopted   bool // the reference is of another session, which is dead
 	grantFacts
-	since      time.Duration // when LOCK came; then when it was granted
-	deadline   time.Duration // when the waiting operation is answered, or silence ends the entry
-	lease      time.Duration
-	leaseAsked bool // lease is the client's or the table's, not the default
-	identity   identity
-	wait       wait
-	takeover   takeover
-	block      *localBlock // in which it waits, or for which it stands in the queue
-	timer      timer
+	since    time.Duration // when LOCK came; then when it was granted
+	deadline time.Duration // when the waiting operation is answered, or silence ends the entry
+	lease    time.Duration
+	identity identity
+	wait     wait
+	takeover takeover
+	block    *localBlock // in which it waits, or for which it stands in the queue
+	timer    timer
 }
 
 // grantFacts say how a holder got the lock.
@@ -103,9 +102,7 @@ func (e *entry) attach(now Now, op OpID, q Request) {
 	if e.wait.op != 0 {
 		e.answer(k.grantOf(now, e))
 	}
-	if lease := cmp.Or(q.Lease, e.defaultLease(q)); lease > 0 {
-		e.lease, e.leaseAsked = lease, true
-	}
+	e.lease = cmp.Or(q.Lease, e.lease)
 	if q.By != (Client{}) {
 		e.identity.client = q.By
 	}
@@ -121,15 +118,6 @@ func (e *entry) attach(now Now, op OpID, q Request) {
 	}
 	k.c.addPending(op, k, e)
 	e.setDeadline(now.Boot + k.c.patience(q))
-}
-
-// defaultLease returns the lease for a LOCK that gives none: the table's if the entry has only the
-// default, else 0, which keeps the present one.
-func (e *entry) defaultLease(q Request) time.Duration {
-	if e.leaseAsked {
-		return 0
-	}
-	return q.Usual
 }
 
 // grantOf returns the Grant with the state of an entry.

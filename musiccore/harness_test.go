@@ -121,6 +121,10 @@ func (h *harness) lock(q Request) OpID {
 	return op
 }
 
+func (h *harness) clientLease(d time.Duration) {
+	h.collect(h.core.ClientLease(h.time(), h.table, d))
+}
+
 func (h *harness) unlock(r LockRef) OpID {
 	op := h.op()
 	h.collect(h.core.Unlock(h.time(), op, h.key(), r))

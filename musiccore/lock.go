@@ -22,7 +22,7 @@ func (k *key) newEntry(now Now, op OpID, q Request) {
 		return
 	}
 	e := &entry{
-		k: k, since: now.Boot, lease: c.opts.ClientLease,
+		k: k, since: now.Boot, lease: k.clientLease(),
 		identity: identity{name: q.Owner, token: q.Token}, wait: wait{noWait: q.NoWait},
 	}
 	e.timer.who = e

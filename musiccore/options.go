@@ -9,7 +9,7 @@ type Options struct {
 	Drift        float64       // eps: how much the RATES of unslewed clocks may differ
 	Margin       time.Duration // added to L*(1+eps) before a session is dead
 	Grace        time.Duration // F: for a dead session's client to go on at another proxy
-	ClientLease  time.Duration // silence that ends a held reference
+	ClientLease  time.Duration // silence that ends a held reference, where Core.ClientLease says nothing else
 	QueuedLease  time.Duration // silence that ends a queued, untold or late-granted reference
 	Wait         time.Duration // LOCK without WAIT; also the bound of NOWAIT and of an UNLOCK's answer
 	OpTimeout    time.Duration // an operation without an End is unsettled and over

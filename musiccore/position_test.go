@@ -40,36 +40,41 @@ func TestPositionBehindAnOwnBlock(t *testing.T) {
 	require.Equal(t, 3, g.Position, "behind the holder and two in its line")
 }
 
-// A lease belongs to the reference: a repeated LOCK, a further wait and a renewal change it only if
-// they give another one.
+// A lease belongs to the reference: a repeated LOCK, a further wait, a renewal and another lease of
+// the table do not change it unless they give another one.
 func TestALeaseStaysUnlessAnotherIsGiven(t *testing.T) {
 	h, s := newHolder(t)
-	h.lock(Request{AtOnce: true, Lease: time.Second, Usual: 10 * time.Second})
+	h.clientLease(10 * time.Second)
+	h.lock(Request{AtOnce: true, Lease: time.Second})
 	s.answerAll()
-	op := h.lock(Request{Ref: 2, Wait: time.Minute, Usual: 10 * time.Second})
+	op := h.lock(Request{Ref: 2, Wait: time.Minute})
 	h.unlock(1)
 	s.answerAll()
 	require.Equal(t, time.Second, h.expectState(op, StateHeld).Lease)
 	for _, c := range []struct{ given, want time.Duration }{{0, time.Second}, {5 * time.Second, 5 * time.Second}, {0, 5 * time.Second}} {
-		g := h.expectState(h.lock(Request{Ref: 2, Lease: c.given, Usual: 10 * time.Second}), StateHeld)
+		g := h.expectState(h.lock(Request{Ref: 2, Lease: c.given}), StateHeld)
 		require.Equal(t, c.want, g.Lease, "renewed by %v", c.given)
 	}
 	h.unlock(2)
 	s.answerAll()
-	op = h.lock(Request{Usual: 10 * time.Second})
+	op = h.lock(Request{})
 	s.answerAll()
 	require.Equal(t, 10*time.Second, h.expectState(op, StateHeld).Lease, "the table's")
+	h.clientLease(0)
+	require.Equal(t, 10*time.Second, h.expectState(h.lock(Request{Ref: 3}), StateHeld).Lease, "its own")
 }
 
-// A reference that is taken over has the table's lease there.
+// A reference that is taken over has the table's lease there, also by a write.
 func TestTheLeaseOfATakeover(t *testing.T) {
-	for _, usual := range []time.Duration{time.Second, time.Hour} {
+	for _, lease := range []time.Duration{time.Second, time.Hour} {
 		h, s := heldByOther(t, theirs())
+		h.clientLease(lease)
 		s.beat[session(9)] = EndedBeat
 		_, begin := h.begin(1, Put)
 		s.answerAll()
-		require.True(t, h.answerOf(begin).Ticket.OK(), "no ticket")
-		require.Equal(t, usual, h.expectState(h.lock(Request{Ref: 1, Usual: usual}), StateHeld).Lease)
-		require.Equal(t, usual, h.expectState(h.lock(Request{Ref: 1, Usual: usual / 2}), StateHeld).Lease)
+		tk := h.answerOf(begin).Ticket
+		require.True(t, tk.OK(), "no ticket")
+		require.Equal(t, lease, tk.Lease)
+		require.Equal(t, lease, h.expectState(h.lock(Request{Ref: 1}), StateHeld).Lease)
 	}
 }

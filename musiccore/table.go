@@ -1,12 +1,18 @@
 package musiccore
 
+import (
+	"cmp"
+	"time"
+)
+
 // tableFacts are what a Core must know of a table.
 type tableFacts struct {
 	closed  Stamp // docs/protocol.md 2.3, D
 	altered Stamp // when Altered was called last: lower stamps may be hidden by a column that was added again
 	tableMode
-	first     LockRef // no reference of the table lies below
-	putsFirst bool    // at its last new key here
+	first     LockRef       // no reference of the table lies below
+	lease     time.Duration // the client lease of its locks; 0: Options.ClientLease
+	putsFirst bool          // at its last new key here
 }
 
 // tableMode says whether operations are checked by the clock or by the lock row (docs/design.md 4,
@@ -69,6 +75,20 @@ func (c *Core) FirstReference(now Now, table [16]byte, first LockRef) Effects {
 	c.tables[table] = f
 	return c.takeEffects()
 }
+
+// ClientLease sets the client lease of a table's new locks, and of references that are taken over
+// here, unless their LOCK gives another; 0 is Options.ClientLease.
+func (c *Core) ClientLease(now Now, table [16]byte, lease time.Duration) Effects {
+	c.checkSession(now)
+	f := c.tables[table]
+	f.lease = lease
+	c.tables[table] = f
+	c.each(table, func(k *key) { k.table.lease = lease })
+	return c.takeEffects()
+}
+
+// clientLease returns the client lease of a lock whose LOCK gives none.
+func (k *key) clientLease() time.Duration { return cmp.Or(k.table.lease, k.c.opts.ClientLease) }
 
 // Altered says that the schema of a table has changed: its open terms are renewed and puts wait for
 // that, since stamps must not lie below a column that was dropped and added again (docs/protocol.md

@@ -15,7 +15,7 @@ func (r Row) ownerOf(ref LockRef) (SessionID, bool) {
 
 // adopt makes an entry for a dead session's reference.
 func (k *key) adopt(now Now, r LockRef) *entry {
-	e := &entry{k: k, ref: r, phase: phaseWaiting, adopted: true, lease: k.c.opts.ClientLease, since: now.Boot}
+	e := &entry{k: k, ref: r, phase: phaseWaiting, adopted: true, lease: k.clientLease(), since: now.Boot}
 	e.timer.who = e
 	k.queue.insert(e)
 	e.setDeadline(now.Boot + k.c.opts.QueuedLease)

@@ -27,17 +27,42 @@ func TestClosing(t *testing.T) {
 	}
 }
 
-// Between the moment when a table is closed to plain writes here and the moment when closed is
-// known, this proxy writes no lock row that looks clean: the plain writes of others may not have
-// ended.
-func TestNoLockRowIsCleanUntilClosedIsKnown(t *testing.T) {
-	now := musiccore.Now{Boot: time.Minute, Raw: time.Minute, Wall: 1 << 50, Clk: 1 << 50}
+// schemaOfCore returns a schema with one core, whose session is valid at now.
+func schemaOfCore() (now musiccore.Now, core *musiccore.Core, s *schema) {
+	now = musiccore.Now{Boot: time.Minute, Raw: time.Minute, Wall: 1 << 50, Clk: 1 << 50}
 	options := musiccore.Defaults()
 	session := musiccore.NewSession(musiccore.SessionID{1}, options)
 	beat, _ := session.Beat(now)
 	session.Acked(now, now, beat)
-	core := musiccore.New(session, options)
-	s := &schema{tables: catalog.NewTables(), heartbeat: &heartbeat{}, cores: func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) { event(core, now) }}
+	core = musiccore.New(session, options)
+	return now, core, &schema{
+		tables: catalog.NewTables(), heartbeat: &heartbeat{options: options},
+		cores: func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) { event(core, now) },
+	}
+}
+
+// The core gives the lease that the table is published with.
+func TestTheLeaseOfAPublishedTable(t *testing.T) {
+	now, core, s := schemaOfCore()
+	for op, set := range []time.Duration{0, time.Hour} {
+		table := &dataTable{keyspace: "bank", name: "accounts", Critical: catalog.Critical{ID: [16]byte{byte(op)}, Settings: catalog.Settings{Lease: set}}}
+		s.publish(table, "")
+		key := musiccore.Key{Table: table.ID, PK: "a"}
+		effects := core.Lock(now, musiccore.OpID(op+1), key, musiccore.Request{})
+		for len(effects.Commands) > 0 { // the read of a row that is not there, and the INSERT
+			effects = core.Reply(now, effects.Commands[0].ID, musiccore.Result{Status: musiccore.StatusDone})
+		}
+		require.Len(t, effects.Answers, 1)
+		assert.Equal(t, s.tables.Of("bank", "accounts").Critical().MaxLease, effects.Answers[0].Grant.Lease)
+		assert.Equal(t, max(set, 30*time.Second), effects.Answers[0].Grant.Lease)
+	}
+}
+
+// Between the moment when a table is closed to plain writes here and the moment when closed is
+// known, this proxy writes no lock row that looks clean: the plain writes of others may not have
+// ended.
+func TestNoLockRowIsCleanUntilClosedIsKnown(t *testing.T) {
+	now, core, s := schemaOfCore()
 	table := [16]byte{7}
 	show := func(unlocked catalog.Policy) {
 		s.show(&dataTable{keyspace: "bank", name: "accounts", stored: storedTable{unlocked: unlocked}, Critical: catalog.Critical{ID: table, Made: true, Settings: catalog.Settings{Unlocked: unlocked}}}, "")

@@ -328,6 +328,9 @@ func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused stri
 	c := t.Critical
 	c.Settings = settings
 	c.MaxLease = cmp.Or(settings.Lease, s.heartbeat.options.ClientLease)
+	s.cores(func(core *musiccore.Core, now musiccore.Now) musiccore.Effects {
+		return core.ClientLease(now, t.ID, c.MaxLease)
+	})
 	if c.Refused == "" {
 		c.Refused, c.Passing = refused, refused != ""
 	}

@@ -92,7 +92,8 @@ func TestErrorsTravel(t *testing.T) {
 }
 
 // What proxies of one version say to each other is fixed, also the names of the core's fields and
-// the texts of its errors in it: with any change of these lines Version has to change, too.
+// the texts of its errors in it: with any change of these lines Version has to change, too, unless
+// both sides ignore it.
 func TestWireFormat(t *testing.T) {
 	lent := musiccore.Ticket{Key: testKey("x"), Ref: 1, Stamp: 2, Kind: musiccore.Put}
 	sent := []any{
