@@ -83,9 +83,13 @@ func (t *dataTable) shown() catalog.Settings {
 }
 
 // stillStored reports whether a table is critical by its row in music.tables, read at QUORUM. It
-// returns true if the row cannot be read.
+// returns true if the row cannot be read, and if the row is that of an earlier time as a critical
+// table: until closed is raised it says nothing of the present one.
 func (r *schemaReader) stillStored(ctx context.Context, old *dataTable) bool {
 	now := &dataTable{keyspace: old.keyspace, name: old.name, Critical: catalog.Critical{ID: old.ID, Settings: old.Settings, Marked: old.Marked, Made: old.Made}}
 	r.readStored(ctx, now)
-	return now.stored.err != nil || now.stored.text != plainSettings
+	if now.stored.err != nil || now.stored.text != plainSettings {
+		return true
+	}
+	return old.stored.err != nil || old.stored.text == plainSettings && old.stored.closed == now.stored.closed
 }

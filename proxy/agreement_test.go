@@ -24,28 +24,35 @@ func TestNothingOpensOnTheWordOfANodeThatIsBehind(t *testing.T) {
 	unmade.Made, unmade.Generation = false, [16]byte{}
 	remade.Generation = [16]byte{3}
 	other.ID = [16]byte{4}
+	again := storedTable{closed: 5, text: plainSettings}
 	for name, c := range map[string]struct {
 		home    string
 		version gocql.UUID
 		stored  message.Message
 		found   *dataTable
+		read    storedTable // what was stored when the table was read last
 		keeps   bool
 	}{
-		"gone, all agree":                       {host, version, settings("unlocked=reject, key=partition"), nil, false},
-		"gone, the home node is silent":         {"another", version, settings("unlocked=reject, key=partition"), nil, true},
-		"gone, the home node is not known":      {"", version, settings("unlocked=reject, key=partition"), nil, true},
-		"gone, another proxy has retired it":    {"another", version, settings(plainSettings), nil, false},
-		"gone, no quorum":                       {"another", version, &message.Unavailable{ErrorMessage: "few"}, nil, true},
-		"gone, another table has its name":      {"another", version, settings("unlocked=reject, key=partition"), other, false},
-		"no lock table, all agree":              {host, version, settings(""), unmade, false},
-		"no lock table, the home node is away":  {"another", version, settings(""), unmade, true},
-		"another lock table, all agree":         {host, version, settings(""), remade, false},
-		"another lock table, home node is away": {"another", version, settings(""), remade, true},
+		"gone, all agree":                       {host, version, settings("unlocked=reject, key=partition"), nil, storedTable{}, false},
+		"gone, the home node is silent":         {"another", version, settings("unlocked=reject, key=partition"), nil, storedTable{}, true},
+		"gone, the home node is not known":      {"", version, settings("unlocked=reject, key=partition"), nil, storedTable{}, true},
+		"gone, another proxy has retired it":    {"another", version, settings(plainSettings), nil, storedTable{}, false},
+		"gone, no quorum":                       {"another", version, &message.Unavailable{ErrorMessage: "few"}, nil, storedTable{}, true},
+		"gone, another table has its name":      {"another", version, settings("unlocked=reject, key=partition"), other, storedTable{}, false},
+		"no lock table, all agree":              {host, version, settings(""), unmade, storedTable{}, false},
+		"no lock table, the home node is away":  {"another", version, settings(""), unmade, storedTable{}, true},
+		"another lock table, all agree":         {host, version, settings(""), remade, storedTable{}, false},
+		"another lock table, home node is away": {"another", version, settings(""), remade, storedTable{}, true},
+		"gone, stored as plain since before":    {"another", version, settings(plainSettings), nil, again, true},
+		"gone, as before, all agree":            {host, version, settings(plainSettings), nil, again, false},
+		"gone, stored as plain anew":            {"another", version, settings(plainSettings), nil, storedTable{closed: 4, text: plainSettings}, false},
+		"gone, what was stored was not read":    {"another", version, settings(plainSettings), nil, storedTable{err: errors.New("no quorum")}, true},
 	} {
 		n := startCQLNode(t, nil)
 		n.saysAlways(c.stored)
 		s := &schema{schemaReader: schemaReader{session: n.session, home: func() string { return c.home }, node: host}}
 		old := known()
+		old.stored = c.read
 		var found []*dataTable
 		if c.found != nil {
 			found = []*dataTable{c.found}
