@@ -9,6 +9,10 @@ type idleKey struct {
 	endings       endings
 }
 
+// idleKeyBytes is the longest key that is kept when it is idle. Cassandra takes keys of 64 KiB: so
+// many of those would take gigabytes.
+const idleKeyBytes = 1 << 10
+
 // idleKeys keeps a bounded number of idle keys; the oldest goes first.
 type idleKeys struct {
 	rows map[Key]idleKey
@@ -21,7 +25,7 @@ type idleKeys struct {
 func newIdle(size int) idleKeys { return idleKeys{rows: map[Key]idleKey{}, size: size} }
 
 func (i *idleKeys) put(k Key, r idleKey) {
-	if i.size == 0 {
+	if i.size == 0 || len(k.PK) > idleKeyBytes {
 		return
 	}
 	if _, known := i.rows[k]; !known {

@@ -1,6 +1,7 @@
 package musiccore
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -180,6 +181,13 @@ func TestIdleRowsAreBounded(t *testing.T) {
 	}
 	require.LessOrEqual(t, len(i.rows), 3, "rows")
 	require.LessOrEqual(t, len(i.ring), 3, "%d rows", len(i.rows))
+	long := newIdle(3)
+	for _, n := range []int{idleKeyBytes, idleKeyBytes + 1} {
+		k := Key{PK: strings.Repeat("x", n)}
+		long.put(k, idleKey{})
+		_, kept := long.get(k)
+		require.Equal(t, n == idleKeyBytes, kept, "a key of %d bytes", n)
+	}
 	off := newIdle(0)
 	off.put(Key{}, idleKey{})
 	_, ok := off.get(Key{})

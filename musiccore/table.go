@@ -79,12 +79,7 @@ func (c *Core) FirstReference(now Now, table [16]byte, first LockRef) Effects {
 // ClientLease sets the client lease of a table's new locks, and of references that are taken over
 // here, unless their LOCK gives another; 0 is Options.ClientLease.
 func (c *Core) ClientLease(now Now, table [16]byte, lease time.Duration) Effects {
-	c.checkSession(now)
-	f := c.tables[table]
-	f.lease = lease
-	c.tables[table] = f
-	c.each(table, func(k *key) { k.table.lease = lease })
-	return c.takeEffects()
+	return c.setFacts(now, table, func(f *tableFacts) { f.lease = lease })
 }
 
 // clientLease returns the client lease of a lock whose LOCK gives none.
@@ -140,7 +135,7 @@ func (c *Core) Strict(now Now, table [16]byte, strict bool) Effects {
 	case m.strict:
 		m.strict, m.forceLiving, m.strictBelow = false, false, max(m.strictBelow, Closing(now, 0))
 	}
-	return c.setMode(now, table, m)
+	return c.setFacts(now, table, func(f *tableFacts) { f.tableMode = m })
 }
 
 // ModeChanging says that the mode of a table is about to change, or may have changed unseen: until
@@ -149,16 +144,16 @@ func (c *Core) Strict(now Now, table [16]byte, strict bool) Effects {
 func (c *Core) ModeChanging(now Now, table [16]byte) Effects {
 	m := c.tables[table].tableMode
 	m.strict, m.forceLiving = true, false
-	return c.setMode(now, table, m)
+	return c.setFacts(now, table, func(f *tableFacts) { f.tableMode = m })
 }
 
-// setMode sets the mode of a table and of its keys.
-func (c *Core) setMode(now Now, table [16]byte, m tableMode) Effects {
+// setFacts changes what is known of a table, also at its keys.
+func (c *Core) setFacts(now Now, table [16]byte, set func(*tableFacts)) Effects {
 	c.checkSession(now)
 	f := c.tables[table]
-	f.tableMode = m
+	set(&f)
 	c.tables[table] = f
-	c.each(table, func(k *key) { k.table.tableMode = m })
+	c.each(table, func(k *key) { set(&k.table) })
 	return c.takeEffects()
 }
 

@@ -168,7 +168,7 @@ func awayError(err error) error {
 
 // found caches the session that has a reference.
 func (l *locks) found(p refKey, at musiccore.SessionID, err error) {
-	if err != nil || p.ref == 0 {
+	if err != nil || p.ref == 0 || len(p.key.PK) > ownerKeyBytes {
 		return
 	}
 	s := l.of(p.key)

@@ -47,6 +47,16 @@ func TestOperationsAtAnotherProxyBorrowTheirStamps(t *testing.T) {
 	}
 }
 
+// Who has a reference of a long key is not remembered: those would take too much memory.
+func TestLongKeysAtAnotherProxy(t *testing.T) {
+	a, b := two(t)
+	k := keyOf(strings.Repeat("x", ownerKeyBytes))
+	ref := a.held(k)
+	b.put(k, ref)
+	b.put(k, ref)
+	assert.Zero(t, b.of(k).owners.Len())
+}
+
 // Errors of the owner's core are the client's, whichever proxy it is at.
 func TestErrorsOfAnotherProxy(t *testing.T) {
 	a, b := two(t)

@@ -83,8 +83,12 @@ func (s *shard) recently() musiccore.Now {
 	return s.reading.now
 }
 
-// ownersKept is the size of shard.owners.
-const ownersKept = 1024
+// ownersKept is the size of shard.owners, ownerKeyBytes the longest key in it: Cassandra takes keys of
+// 64 KiB, and so many of those would take a gigabyte in all shards.
+const (
+	ownersKept    = 1024
+	ownerKeyBytes = 1 << 10
+)
 
 // newOwners returns an empty cache.
 func newOwners() *simplelru.LRU[refKey, musiccore.SessionID] {
