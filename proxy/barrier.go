@@ -37,7 +37,7 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 		t.Closed = known.closed
 		return nil, nil
 	}
-	if known.closed != 0 && known.text == t.storedText() && t.Made {
+	if known.closed != 0 && known.text == t.Settings.String() && t.Made {
 		t.Closed = known.closed
 		return nil, nil
 	}
@@ -75,10 +75,10 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	}
 	t.Closed = t.closing(now)
 	query := s.session.Query("INSERT INTO music.tables (id, closed, settings) VALUES (?, ?, ?) IF NOT EXISTS",
-		gocql.UUID(t.ID), int64(t.Closed), t.storedText())
+		gocql.UUID(t.ID), int64(t.Closed), t.Settings.String())
 	if old != "" {
 		query = s.session.Query("UPDATE music.tables SET closed = ?, settings = ? WHERE id = ? IF settings = ?",
-			int64(t.Closed), t.storedText(), gocql.UUID(t.ID), old)
+			int64(t.Closed), t.Settings.String(), gocql.UUID(t.ID), old)
 	}
 	applied, err := query.Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 // retire stores that a table is no longer critical, so that closed is raised again if it becomes
 // critical again.
 func (s *schema) retire(ctx context.Context, t *dataTable) error {
-	_, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ?", plainSettings, gocql.UUID(t.ID), t.storedText()).
+	_, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ?", plainSettings, gocql.UUID(t.ID), t.Settings.String()).
 		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
 	if err != nil {
 		return fmt.Errorf("retire %s: %w", t, err)

@@ -23,8 +23,7 @@ type dataTable struct {
 	named         bool           // it is critical only by a pattern of the configuration
 	stored        storedTable    // its row in music.tables
 	ignored       string         // settings of the comment that are ignored while there are lock rows
-	centre        string         // for scope=local: the data centre where its locks are decided
-	centreSession *gocql.Session // for scope=local: a session with the nodes of centre only
+	centreSession *gocql.Session // for scope=local: a session with the nodes of Settings.Centre only
 	near          bool           // there are several data centres, and all have replicas of its lock rows
 
 	texts   [ifBase + 1]string         // the texts of the LWTs and the read

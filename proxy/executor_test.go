@@ -341,11 +341,11 @@ func TestSessionsOfADataCentre(t *testing.T) {
 
 	sc := &schemaReader{session: s.Session, locality: l}
 	for dc, refused := range map[string]string{"": "", centre: "", "elsewhere": "its locks are decided in data centre elsewhere: this proxy stands in " + centre} {
-		table := &dataTable{centre: dc, Critical: catalog.Critical{Settings: catalog.Settings{Local: true}}}
+		table := &dataTable{Critical: catalog.Critical{Settings: catalog.Settings{Local: true, Centre: dc}}}
 		sc.localise(t.Context(), table)
 		if refused == "" {
 			assert.Same(t, session, table.centreSession)
-			assert.Equal(t, centre, table.centre)
+			assert.Equal(t, centre, table.Settings.Centre)
 		}
 		assert.Contains(t, table.Refused, refused)
 		assert.Equal(t, refused == "", table.Refused == "")

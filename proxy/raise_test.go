@@ -57,7 +57,7 @@ func TestClosedIsRaisedByOneLWT(t *testing.T) {
 			require.Len(t, sent, 1)
 			assert.Equal(t, []primitive.ConsistencyLevel{primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelSerial}, []primitive.ConsistencyLevel{sent[0].level, sent[0].serial})
 			assert.Equal(t, bigint(int64(table.Closed)), sent[0].set["closed"])
-			assert.Equal(t, table.storedText(), string(sent[0].set["settings"]))
+			assert.Equal(t, table.Settings.String(), string(sent[0].set["settings"]))
 			assert.Greater(t, table.Closed, before, "closed never falls")
 			assert.GreaterOrEqual(t, table.Closed, start-musiccore.Stamp(musiccore.ClockGap/time.Microsecond))
 			if old == "" {
@@ -83,7 +83,7 @@ func TestClosedIsAsStoredWhereNothingChanges(t *testing.T) {
 		n, s := closingBefore(t, applied(true))
 		table := &dataTable{keyspace: "bank", name: "t", stored: storedTable{closed: 77}, Critical: catalog.Critical{ID: [16]byte{5}, Made: true, Marked: marked}}
 		if marked {
-			table.stored.text = table.storedText()
+			table.stored.text = table.Settings.String()
 		}
 		late, err := s.barrier(t.Context(), table, gocql.UUID{7})
 		require.NoError(t, err, name)

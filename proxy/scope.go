@@ -125,22 +125,23 @@ func (l *locality) addresses(ctx context.Context) (all []net.IP) {
 	return all
 }
 
-// localise finds the data centre in which the locks of a table with scope=local are decided, and
-// sets Refused if this proxy cannot give them.
+// localise finds the data centre in which the locks of a table with scope=local are decided: the
+// stored one, else that of the comment, else this proxy's. It sets Refused if this proxy cannot give
+// the locks.
 func (r *schemaReader) localise(ctx context.Context, t *dataTable) {
 	if !t.Settings.Local {
 		return
 	}
 	own := r.locality.centreOf(ctx, nodesOf(r.session))
-	if t.centre == "" {
-		t.centre = own
+	if t.Settings.Centre == "" {
+		t.Settings.Centre = own
 	}
 	var err error
 	switch {
 	case own == "":
 		t.Refused = "scope=local, and the contact points of this proxy are not in one data centre"
-	case t.centre != own:
-		t.Refused = fmt.Sprintf("scope=local, and its locks are decided in data centre %s: this proxy stands in %s", t.centre, own)
+	case t.Settings.Centre != own:
+		t.Refused = fmt.Sprintf("scope=local, and its locks are decided in data centre %s: this proxy stands in %s", t.Settings.Centre, own)
 	default:
 		if t.centreSession, err = r.locality.session(own); err != nil {
 			t.Refused = err.Error()

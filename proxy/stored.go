@@ -16,23 +16,15 @@ import (
 // whatever its comment says now. The zero value means that there is no row.
 type storedTable struct {
 	closed musiccore.Stamp
-	text   string // the settings, in the form of storedText
+	text   string // the settings, as Settings.String writes them
 	err    error  // why it could not be read
 
 	unlocked catalog.Policy // in text
 }
 
-// storedCentre precedes the data centre in the stored settings of a table with scope=local. It is
-// not written in comments: it is the data centre of the proxy that made the table critical.
+// storedCentre precedes the data centre in the stored settings of a table with scope=local, whose
+// name may have characters that no comment can have there.
 const storedCentre = ", dc="
-
-// storedText returns the settings of a table in the form of music.tables.
-func (t *dataTable) storedText() string {
-	if !t.Settings.Local {
-		return t.Settings.String()
-	}
-	return t.Settings.String() + storedCentre + t.centre
-}
 
 // readStored reads the table's row at QUORUM. An error is stored for settle: a table whose row
 // cannot be read is critical, but gets no locks.
@@ -49,9 +41,9 @@ func (r *schemaReader) readStored(ctx context.Context, t *dataTable) {
 }
 
 // keepStored replaces settings of a table by those with which its lock rows were made: all of them
-// if its comment no longer marks it as critical, else key and scope. The data centre is always the
-// one that was stored first, since two data centres would decide separately (docs/protocol.md 6,
-// M3).
+// if its comment no longer marks it as critical, else key, scope and data centre. The data centre
+// stays that which was stored first, since two would decide separately (docs/protocol.md 6, M3),
+// unless there are no lock rows and the comment names another.
 func (t *dataTable) keepStored() error {
 	if t.stored.text == "" || t.stored.text == plainSettings && t.Marked {
 		return nil
@@ -61,14 +53,19 @@ func (t *dataTable) keepStored() error {
 	if err != nil && t.Made {
 		return fmt.Errorf("settings of %s in music.tables: %w", t, err)
 	}
-	t.centre, t.stored.unlocked = dc, old.Unlocked
+	old.Centre, t.stored.unlocked = dc, old.Unlocked
+	asked := catalog.Critical{Made: t.Made, Settings: old}
 	switch {
 	case !t.Made:
+		if t.Settings.Local && t.Settings.Centre == "" {
+			t.Settings.Centre = dc
+		}
+		return nil
 	case !t.Marked:
 		t.Settings = old
-	case t.Settings.Row != old.Row || t.Settings.Local != old.Local:
+	case !asked.CanChangeTo(t.Settings):
 		t.ignored = fmt.Sprintf("its comment asks for %s, and key and scope stay while there are lock rows: %s", t.Settings, old)
-		t.Settings.Row, t.Settings.Local = old.Row, old.Local
 	}
+	t.Settings.Row, t.Settings.Local, t.Settings.Centre = old.Row, old.Local, dc
 	return nil
 }

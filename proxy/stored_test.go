@@ -21,31 +21,35 @@ func TestStoredSettings(t *testing.T) {
 		made         bool
 		stored       string
 		want         catalog.Settings
-		dc           string
 		ignored, err bool
 	}{
-		"new":                        {"@critical(key=row)", false, "", row, "", false, false},
-		"becomes so again":           {"@critical(key=row)", false, plainSettings, row, "", false, false},
-		"as before":                  {"@critical(key=row)", true, "unlocked=reject, key=row", row, "", false, false},
-		"other key":                  {"@critical(lease=5s)", true, "unlocked=reject, key=row", catalog.Settings{Row: true, Lease: 5e9}, "", true, false},
-		"other key, no lock rows":    {"@critical", false, "unlocked=reject, key=row", catalog.Settings{}, "", false, false},
-		"other scope":                {"@critical", true, "unlocked=reject, key=partition, scope=local, dc=dc, 1", catalog.Settings{Local: true}, "dc, 1", true, false},
-		"centre of whoever is first": {"@critical(scope=local)", false, "unlocked=reject, key=partition, scope=local, dc=dc1", catalog.Settings{Local: true}, "dc1", false, false},
-		"comment lost":               {"moved", true, "unlocked=allow, key=row, lease=1m0s", catalog.Settings{Row: true, Unlocked: catalog.Allow, Lease: 60e9}, "", false, false},
-		"comment lost, plain":        {"moved", true, plainSettings, catalog.Settings{}, "", false, true},
-		"nonsense":                   {"@critical", true, "key=column", catalog.Settings{}, "", false, true},
+		"new":                        {"@critical(key=row)", false, "", row, false, false},
+		"becomes so again":           {"@critical(key=row)", false, plainSettings, row, false, false},
+		"as before":                  {"@critical(key=row)", true, "unlocked=reject, key=row", row, false, false},
+		"other key":                  {"@critical(lease=5s)", true, "unlocked=reject, key=row", catalog.Settings{Row: true, Lease: 5e9}, true, false},
+		"other key, no lock rows":    {"@critical", false, "unlocked=reject, key=row", catalog.Settings{}, false, false},
+		"other scope":                {"@critical", true, "unlocked=reject, key=partition, scope=local, dc=dc, 1", catalog.Settings{Local: true, Centre: "dc, 1"}, true, false},
+		"centre of whoever is first": {"@critical(scope=local)", false, "unlocked=reject, key=partition, scope=local, dc=dc1", catalog.Settings{Local: true, Centre: "dc1"}, false, false},
+		"centre of the comment":      {"@critical(scope=local, dc=DC2)", false, "", catalog.Settings{Local: true, Centre: "DC2"}, false, false},
+		"… instead of the first":     {"@critical(scope=local, dc=DC2)", false, "unlocked=reject, key=partition, scope=local, dc=dc1", catalog.Settings{Local: true, Centre: "DC2"}, false, false},
+		"other centre":               {"@critical(scope=local, dc=DC2)", true, "unlocked=reject, key=partition, scope=local, dc=dc1", catalog.Settings{Local: true, Centre: "dc1"}, true, false},
+		"the same centre":            {"@critical(scope=local, dc=dc1)", true, "unlocked=reject, key=partition, scope=local, dc=dc1", catalog.Settings{Local: true, Centre: "dc1"}, false, false},
+		"its centre is kept":         {"@critical(scope=local, lease=5s)", true, "unlocked=reject, key=partition, scope=local, dc=dc1", catalog.Settings{Local: true, Lease: 5e9, Centre: "dc1"}, false, false},
+		"no centre any more":         {"@critical", false, "unlocked=reject, key=partition, scope=local, dc=dc1", catalog.Settings{}, false, false},
+		"comment lost":               {"moved", true, "unlocked=allow, key=row, lease=1m0s", catalog.Settings{Row: true, Unlocked: catalog.Allow, Lease: 60e9}, false, false},
+		"comment lost, plain":        {"moved", true, plainSettings, catalog.Settings{}, false, true},
+		"nonsense":                   {"@critical", true, "key=column", catalog.Settings{}, false, true},
 	} {
 		table := &dataTable{stored: storedTable{text: tc.stored}, Critical: catalog.Critical{Made: tc.made}}
 		table.readComment(tc.comment)
 		err := table.keepStored()
 		assert.Equal(t, tc.err, err != nil, "%s: %v", name, err)
 		assert.Equal(t, tc.want, table.Settings, name)
-		assert.Equal(t, tc.dc, table.centre, name)
 		assert.Equal(t, tc.ignored, table.ignored != "", name)
-		if tc.dc != "" {
-			again := &dataTable{stored: storedTable{text: table.storedText()}, Critical: catalog.Critical{Made: true, Marked: true, Settings: table.Settings}}
+		if tc.want.Centre != "" {
+			again := &dataTable{stored: storedTable{text: table.Settings.String()}, Critical: catalog.Critical{Made: true, Marked: true, Settings: table.Settings}}
 			require.NoError(t, again.keepStored())
-			assert.Equal(t, table.centre, again.centre, name)
+			assert.Equal(t, table.Settings, again.Settings, name)
 			assert.Empty(t, again.ignored)
 		}
 	}

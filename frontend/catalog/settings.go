@@ -16,7 +16,8 @@ const MaxDuration = 24 * time.Hour
 type Settings struct {
 	Unlocked Policy        // what becomes of a plain write
 	Row      bool          // key=row: a lock covers one row
-	Local    bool          // scope=local: a quorum is one of a single data centre
+	Local    bool          // scope=local: a quorum is one of a single data centre …
+	Centre   string        // … of this one; empty = of the first proxy that gets the table ready for locks
 	Strict   bool          // strict=true: operations are acknowledged by a read of the lock row, not by the clock
 	Lease    time.Duration // 0 = the proxy's default
 	Ignore   bool          // timestamp=ignore: USING TIMESTAMP is removed from writes instead of refused
@@ -71,17 +72,21 @@ func settingOf(value string) string {
 	return ""
 }
 
-// readSetting reads name:value, name=value, or a value alone, in lower case.
+// readSetting reads name:value, name=value, or a value alone, in lower case except for the name of a
+// data centre.
 func readSetting(setting string) (name, value string) {
-	setting = strings.ToLower(strings.TrimSpace(setting))
-	if name = settingOf(setting); name != "" {
-		return name, setting
+	if value = strings.ToLower(strings.TrimSpace(setting)); settingOf(value) != "" {
+		return settingOf(value), value
 	}
 	at := strings.IndexAny(setting, "=:")
 	if at < 0 {
-		return setting, ""
+		return value, ""
 	}
-	return strings.TrimSpace(setting[:at]), strings.TrimSpace(setting[at+1:])
+	name, value = strings.ToLower(strings.TrimSpace(setting[:at])), strings.TrimSpace(setting[at+1:])
+	if name == "dc" {
+		return name, value
+	}
+	return name, strings.ToLower(value)
 }
 
 // parseSettings reads settings with commas between them; the error joins all faults.
@@ -100,6 +105,9 @@ func parseSettings(list string) (s Settings, err error) {
 		if err := s.set(name, value); err != nil {
 			faults = append(faults, err)
 		}
+	}
+	if s.Centre != "" && !s.Local {
+		faults = append(faults, errors.New("dc is for scope=local only"))
 	}
 	if len(faults) > 0 {
 		return Settings{}, errors.Join(faults...)
@@ -127,7 +135,7 @@ func looksLikeSetting(text string) bool {
 	return regexp.MustCompile(`(?i)\b(unlocked|key|lease|strict|scope|timestamp)\s*[=:]`).MatchString(text)
 }
 
-// set sets one setting by its name and value, both in lower case.
+// set sets one setting by its name and value, as readSetting returns them.
 func (s *Settings) set(name, value string) error {
 	switch name + "=" + value {
 	case "unlocked=reject":
@@ -145,16 +153,22 @@ func (s *Settings) set(name, value string) error {
 	case "timestamp=refuse", "timestamp=ignore":
 		s.Ignore = value == "ignore"
 	default:
-		return s.setLease(name, value)
+		return s.setOther(name, value)
 	}
 	return nil
 }
 
-// setLease sets the lease, and returns an error for any other name.
-func (s *Settings) setLease(name, value string) error {
+// setOther sets the lease or the data centre, and returns an error for any other name.
+func (s *Settings) setOther(name, value string) error {
 	switch name {
 	case "unlocked", "key", "strict", "scope", "timestamp":
 		return fmt.Errorf("%s cannot be %q", name, value)
+	case "dc":
+		if value == "" {
+			return errors.New("dc needs the name of a data centre")
+		}
+		s.Centre = value
+		return nil
 	case "lease":
 		d, err := time.ParseDuration(value)
 		if err != nil || d < time.Second || d > MaxDuration {
@@ -163,7 +177,7 @@ func (s *Settings) setLease(name, value string) error {
 		s.Lease = d
 		return nil
 	}
-	return fmt.Errorf("there is no setting %q: there are unlocked, key, lease, strict, scope, timestamp", name)
+	return fmt.Errorf("there is no setting %q: there are unlocked, key, lease, strict, scope, dc, timestamp", name)
 }
 
 // String returns the canonical spelling of the settings, which is stored in Cassandra and shown to
@@ -187,11 +201,14 @@ func (s Settings) String() string {
 	if s.Lease > 0 {
 		text += ", lease=" + s.Lease.String()
 	}
+	if s.Centre != "" {
+		text += ", dc=" + s.Centre
+	}
 	return text
 }
 
-// CanChangeTo reports whether the table may get other settings. Key and scope cannot change once
-// there are lock rows: holders from before and after would not exclude each other.
+// CanChangeTo reports whether the table may get other settings. Key, scope and data centre cannot
+// change once there are lock rows: holders from before and after would not exclude each other.
 func (c *Critical) CanChangeTo(s Settings) bool {
-	return !c.Made || s.Row == c.Row && s.Local == c.Local
+	return !c.Made || s.Row == c.Row && s.Local == c.Local && (s.Centre == "" || s.Centre == c.Centre)
 }

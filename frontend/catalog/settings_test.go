@@ -34,6 +34,8 @@ func TestSettingsOfAComment(t *testing.T) {
 		"x @critical (Key : row, lease: 5s) of x":   {Row: true, Lease: 5 * time.Second},
 		"@critical(unlocked:allow, scope=local)":    {Unlocked: Allow, Local: true},
 		"@critical(auto)":                           {Unlocked: Auto},
+		"@critical(scope=local, DC = Dc1)":          {Local: true, Centre: "Dc1"},
+		"@critical(dc:eu-west:1, local, ROW)":       {Local: true, Row: true, Centre: "eu-west:1"},
 		"@critical(row, local, ALLOW, lease:1m)":    {Unlocked: Allow, Row: true, Local: true, Lease: time.Minute},
 		"balances @critical auto":                   {Unlocked: Auto},
 		"@critical\tROW\n":                          {Row: true},
@@ -55,7 +57,7 @@ func TestSettingsOfAComment(t *testing.T) {
 		"@critical(", "@critical(lease=5s", "@critical(lease=5)", "@critical(lease=10ms)", "@critical(color=red)", "@critical(unlocked=maybe)",
 		"@critical(key=column)", "@critical(strict=maybe)", "@critical(scope=dc1)", "@critical(lease)", "@critical(unlocked=auto, unlocked=allow)",
 		"@critical(auto:)", "@critical(auto=)", "@critical(unlocked:)", "@critical(auto, unlocked:auto)", "@critical(auto, allow)", "@critical(unlocked:auto=allow)",
-		"@critical(unlocked::auto)", "@critical(strict)", "@critical(unlocked auto)", "@critical(auto row)",
+		"@critical(unlocked::auto)", "@critical(strict)", "@critical(dc=dc1)", "@critical(scope=local, dc=)", "@critical(scope=local, dc)", "@critical(unlocked auto)", "@critical(auto row)",
 	} {
 		got, marked, err := ReadSettings(comment)
 		assert.Error(t, err, comment)
@@ -79,6 +81,10 @@ func TestSettingsOfAComment(t *testing.T) {
 // Who holds by the one key does not know of who holds by the other.
 func TestKeyAndScopeStayWhileThereAreLockRows(t *testing.T) {
 	rows := &Critical{Settings: Settings{Row: true}, Made: true}
+	local := &Critical{Settings: Settings{Local: true, Centre: "dc1"}, Made: true}
+	for asked, can := range map[Settings]bool{{Local: true}: true, local.Settings: true, {Local: true, Centre: "dc2"}: false} {
+		assert.Equal(t, can, local.CanChangeTo(asked), asked)
+	}
 	for asked, refused := range map[Settings]bool{
 		{}: true, {Row: true, Local: true}: true, {Local: true}: true, {Row: true, Lease: 7 * time.Second}: false,
 	} {
