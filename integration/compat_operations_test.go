@@ -82,7 +82,8 @@ func TestOperationsOfDataCentres(t *testing.T) {
 	held.goesOnAt(3)
 	near.goesOnAt(2)
 	near.refusedAt(3, "MUSIC_REFUSED")
-	far := o.farTable()
+	far := o.newTable("bank.far", "@critical(scope=local,dc=dc2,lease=1h)", 4)
+	far.goesOnAt(3)
 
 	o.killSecond() // half of them
 	held.refusedAt(1, "MUSIC_UNAVAILABLE|Cannot achieve consistency")
@@ -106,19 +107,6 @@ func TestOperationsOfDataCentres(t *testing.T) {
 	require.Greater(t, far.ref, was.ref)
 	was.refusedAt(2, "MUSIC_LOST|MUSIC_NOT_HELD")
 	far.goesOnAt(2)
-}
-
-// farTable makes bank.far, which is decided in dc2: no proxy of another data centre may see it first.
-func (o *operator) farTable() *operated {
-	o.t.Helper()
-	o.end(o.proxyAt(1))
-	o.end(o.proxyAt(2))
-	far := o.newTable("bank.far", "@critical(scope=local,lease=1h)", 4)
-	for _, k := range []int{1, 2} {
-		o.typed(o.proxyAt(k), "systemctl start music", nil)
-	}
-	far.goesOnAt(3)
-	return far
 }
 
 // killSecond kills the data centre dc2, with its proxies where there are any.
