@@ -33,6 +33,7 @@ type sentOperation struct {
 	parts  bool               // it is several mutations: some may be applied if it fails
 	table  *catalog.Table
 	id     *preparedID // the id by which the client knows the statement; nil if it was not prepared
+	ids    []idPair    // of a batch: those of its prepared statements
 	key    musiccore.Key
 	update *forUpdateRead // for SELECT … FOR UPDATE
 
@@ -42,6 +43,26 @@ type sentOperation struct {
 	section   interface{ end() }  // the section made for this write alone, which ends with it; or nil
 	alone     primitive.WriteType // for a plain write in a section of its own, whose client knows of no lock; else empty
 	warnings  []string            // to add to the answer
+}
+
+// idPair is the id of a prepared statement at Cassandra, and that by which the client knows it.
+type idPair struct {
+	backend []byte
+	client  preparedID
+}
+
+// clientID returns the id by which the client knows the statement whose id Cassandra does not know;
+// nil if that is Cassandra's own.
+func (f *sentOperation) clientID(backend []byte) []byte {
+	if f.id != nil {
+		return f.id[:]
+	}
+	for i := range f.ids {
+		if bytes.Equal(f.ids[i].backend, backend) {
+			return f.ids[i].client[:]
+		}
+	}
+	return nil
 }
 
 // fence sends an operation under a lock to Cassandra: without the lock clause, with its stamp as

@@ -167,6 +167,9 @@ func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 			return f
 		}
 		k.sent.warnings = append(k.sent.warnings, b.conn.timestampWarning(s)...)
+		if s.prepared != nil {
+			k.sent.ids = append(k.sent.ids, idPair{s.prepared.backendID, s.prepared.id})
+		}
 		n, f := s.Ref()
 		switch {
 		case f != nil:

@@ -160,8 +160,8 @@ func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccor
 		return c.errorInstead(e, refusal.WriteTimeout(c.version, primitive.WriteTypeSimple,
 			"MUSIC_UNCERTAIN: whether this write was carried out is unknown: read USING LOCK the same lock_ref to see, or LOCK again and read where that is lost")), nil
 	}
-	if o.forgotten && f.id != nil {
-		return c.errorInstead(e, wire.Unprepared(f.id[:])), nil
+	if id := f.clientID(o.forgotten); o.forgotten != nil && id != nil {
+		return c.errorInstead(e, wire.Unprepared(id)), nil
 	}
 	if f.update != nil && e.OpCode == primitive.OpCodeResult {
 		shown, err := c.addLockColumns(e, f)
@@ -220,8 +220,8 @@ func (c *conn) errorInstead(e wire.Envelope, f *wire.Failure) wire.Envelope {
 // outcome is the outcome of an operation, as Cassandra's answer shows it.
 type outcome struct {
 	what      musiccore.Outcome
-	early     bool // refused before any mutation was applied
-	forgotten bool // Cassandra no longer knows the prepared id
+	early     bool   // refused before any mutation was applied
+	forgotten []byte // the prepared id that Cassandra no longer knows; nil if that is not why
 }
 
 // outcome reads an answer (docs/protocol.md 3.7, End): acknowledged, certainly refused, or unknown.
@@ -237,9 +237,10 @@ func (c *conn) outcome(e wire.Envelope) (outcome, error) {
 	if !ok {
 		return outcome{}, nil
 	}
+	if unprepared, ok := failure.(*message.Unprepared); ok {
+		return outcome{what: musiccore.OutcomeRefused, early: true, forgotten: unprepared.Id}, nil
+	}
 	switch failure.GetErrorCode() {
-	case primitive.ErrorCodeUnprepared:
-		return outcome{what: musiccore.OutcomeRefused, early: true, forgotten: true}, nil
 	case primitive.ErrorCodeUnauthorized, primitive.ErrorCodeSyntaxError:
 		return outcome{what: musiccore.OutcomeRefused, early: true}, nil
 	case primitive.ErrorCodeInvalid, primitive.ErrorCodeFunctionFailure, primitive.ErrorCodeUnavailable, primitive.ErrorCodeIsBootstrapping:

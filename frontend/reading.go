@@ -264,8 +264,8 @@ func (c *conn) readUnclear(text []byte, keyspaceOfRequest string) reading {
 	if set := c.keyspace.Load(); used == "" && set != nil {
 		used = *set
 	}
-	for i, word := range words {
-		if strings.HasPrefix(word, catalog.CompanionPrefix) || ofProxies(word) && (used == "music" || i > 0 && words[i-1] == "music") {
+	for _, word := range words {
+		if strings.HasPrefix(word, catalog.CompanionPrefix) || ofProxies(word) && (used == "music" || slices.Contains(words, "music")) {
 			return reading{meaning: meaningRefused, failure: forProxiesOnly(word)}
 		}
 	}

@@ -30,6 +30,7 @@ func TestUnreadableTextNamesTablesByWords(t *testing.T) {
 		"\x01 bank.co":                                                                                  "bank.co",
 		"BEGIN TRANSACTION UPDATE bank.music_lock_00 SET a = 1 WHERE id = 5":                            "music_lock_00",
 		"BEGIN TRANSACTION UPDATE \"music\".Tables SET closed = 1; COMMIT TRANSACTION":                  "tables is for the proxies only",
+		"BEGIN TRANSACTION SELECT value FROM music /* x */ . secrets; COMMIT TRANSACTION":               "secrets is for the proxies only",
 		"BEGIN TRANSACTION UPDATE bank.tables SET a = 1 WHERE id = 5; COMMIT TRANSACTION":               pass,
 	} {
 		for _, use := range []string{"", "shop", "bank"} {
