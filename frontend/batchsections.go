@@ -157,7 +157,7 @@ func (c *conn) batchPart(text []byte, name [2]string, values [][]byte) (s lockSt
 	case s.Critical.Refused != "" && !s.Critical.Passing:
 		return s, s.cannotLock()
 	}
-	s.fixKey()
+	s.fixTerms()
 	return s, s.CheckFenced()
 }
 

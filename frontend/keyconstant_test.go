@@ -5,7 +5,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
@@ -73,6 +75,45 @@ func TestKeysThatAreEvaluatedOnce(t *testing.T) {
 		} {
 			client.send(1, query(text))
 			assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_KEY", text)
+		}
+	})
+}
+
+// A function that is a value of IF is evaluated once, here, each time that the statement is executed.
+func TestFunctionsInConditions(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t, func(o *Options) { o.Locks = newGrantingLocks() })
+		columns := map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "until": {Name: "until", Type: "timestamp"}, "n": {Name: "n", Type: "int"}}
+		r.server.Tables.Set("bank", "leases", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Columns: columns})
+		client, backend := r.login(d)
+		const text = "UPDATE bank.leases USING LOCK ? SET n = (int) 1 WHERE id = 'x' IF until < toTimestamp( NOW() ) AND n IN ((int) 5, ?)"
+		values := []*primitive.Value{primitive.NewValue(bigint(9)), primitive.NewValue(number(6))}
+		q, x := query(text), execute(nil, nil)
+		q.Options.PositionalValues, x.Options.PositionalValues = values, values
+		client.send(1, &message.Prepare{Query: text})
+		backend.answer(1)
+		backend.send(1, preparedAs(idOf("x")))
+		x.QueryId = client.answer(1).(*message.PreparedResult).PreparedQueryId
+		for _, m := range []message.Message{q, x, x, &message.Batch{Children: []*message.BatchChild{{Query: text, Values: values}}}, &message.Batch{Children: []*message.BatchChild{{Id: x.QueryId, Values: values}}}} {
+			for off, applied := range map[time.Duration]bool{-time.Hour: true, time.Hour: false} {
+				client.send(1, m)
+				backend.answer(1)
+				row := message.Row{bigint(time.Now().Add(off).UnixMilli()), number(5)}
+				kinds := []*message.ColumnMetadata{{Name: "until", Type: datatype.Timestamp}, {Name: "n", Type: datatype.Int}}
+				if _, batch := m.(*message.Batch); batch {
+					row, kinds = append(message.Row{[]byte("x")}, row...), append([]*message.ColumnMetadata{{Name: "id", Type: datatype.Varchar}}, kinds...)
+				}
+				backend.send(1, &message.RowsResult{Metadata: &message.RowsMetadata{ColumnCount: int32(len(kinds)), Columns: kinds}, Data: message.RowSet{row}})
+				if applied {
+					backend.answer(1)
+					backend.send(1, &message.VoidResult{})
+				}
+				assert.Equal(t, boolean(applied), client.answer(1).(*message.RowsResult).Data[0][0])
+			}
+		}
+		for _, condition := range []string{"until < f()", "until < ks.now()", "n = now()", "until IN (now() + 1d)", "until < toTimestamp(mine)"} {
+			client.send(1, query("UPDATE bank.leases USING LOCK 9 SET n = 1 WHERE id = 'x' IF "+condition))
+			assert.Contains(t, client.failure(1).GetErrorMessage(), "a function that the proxy does not evaluate", condition)
 		}
 	})
 }

@@ -24,9 +24,9 @@ type lockStatement struct {
 	until    time.Time              // for a write that has waited for its table: when the driver stops waiting
 }
 
-// fixKey calls FixKey. A rewritten statement is no longer the prepared one.
-func (s *lockStatement) fixKey() {
-	if s.FixKey() {
+// fixTerms calls FixTerms. A rewritten statement is no longer the prepared one.
+func (s *lockStatement) fixTerms() {
+	if s.FixTerms() {
 		s.prepared = nil
 	}
 }
@@ -95,7 +95,7 @@ func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *w
 		return s, true, nil
 	}
 	if r.execute && s.IsBatchOrWrite() {
-		s.fixKey()
+		s.fixTerms()
 	}
 	switch parsed.Verb {
 	case rewrite.Lock, rewrite.Unlock:

@@ -28,7 +28,7 @@ type preparedLockStatement struct {
 	columns   []*message.ColumnMetadata // for FOR UPDATE: the columns of the answer
 	names     [][2]string               // for a batch: the names of its statements' tables …
 	tables    []*catalog.Table          // … and these tables
-	once      bool                      // its key must be evaluated at each EXECUTE, see fixKey
+	once      bool                      // it has terms to evaluate at each EXECUTE, see fixTerms
 	refused   bool                      // it was refused when it was prepared: it is checked again at each EXECUTE
 }
 
@@ -336,7 +336,7 @@ func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 	}
 	critical := s.Table.Critical()
 	if s.Critical = critical; p.once {
-		s.fixKey()
+		s.fixTerms()
 	}
 	if s.PlainWrite() && !s.served() {
 		return s, nil // its policy is looked up when it is carried out

@@ -169,7 +169,7 @@ func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 		return c.failureEnvelope(e.Stream, failure)
 	case step == condition.Refuse:
 		decoded.Body.Warnings = x.warned
-		return c.appliedRows(decoded, f.table, evaluation.Refusal())
+		return c.refuseCondition(e.Stream, x, c.appliedRows(decoded, f.table, evaluation.Refusal()))
 	case step == condition.ReadPartition:
 		next, kind = x.again, musiccore.Get
 	}
@@ -177,6 +177,37 @@ func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 	if f := c.sendUnderLock(&next, kind, false); f != nil {
 		c.rejectUnsent(&next, f)
 	}
+	return nil
+}
+
+// refuseCondition returns the answer to a conditional write whose conditions do not hold. If
+// Cassandra may refuse the write for what it writes, which it does before it looks at a condition,
+// the result is nil, and the client is answered when Cassandra has been asked. A prepared statement
+// has been checked.
+func (c *conn) refuseCondition(stream int16, x *conditionalWrite, answer []byte) []byte {
+	message := x.Batch && x.first.Parsed.Verb != rewrite.Batch
+	if x.first.prepared != nil && !message {
+		return answer
+	}
+	return c.answerIfValid(stream, x.Doubtful(), answer)
+}
+
+// answerIfValid returns the answer for the client if texts is empty. Else it has Cassandra prepare
+// them one after another, and returns nil: the client gets Cassandra's error, or answer if there is
+// none.
+func (c *conn) answerIfValid(stream int16, texts [][]byte, answer []byte) []byte {
+	switch {
+	case len(texts) == 0:
+		return answer
+	case !c.streams.Begin(stream, true):
+		return c.failureEnvelope(stream, inUse(stream))
+	}
+	c.watches.add(stream, &watch{kind: watchRights, allowed: func() {
+		if now := c.answerIfValid(stream, texts[1:], answer); now != nil {
+			c.post(now)
+		}
+	}})
+	c.send(c.prepareRequest(wire.Header{Version: c.version, Stream: stream}, texts[0]))
 	return nil
 }
 

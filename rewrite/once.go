@@ -17,14 +17,19 @@ func Cast(text []byte, t Term) (typ, literal string, ok bool) {
 	return string(bytes.ToLower(name.Of(part))), string(value.Of(part)), true
 }
 
-// Call returns the name of the function that a term calls without arguments, in
-// lower case: uuid().
-func Call(text []byte, t Term) (function string, ok bool) {
+// Call returns a term that calls functions, the innermost without arguments, in lower case and
+// without blanks: uuid(), totimestamp(now()). ok is false for any other term.
+func Call(text []byte, t Term) (call string, ok bool) {
 	part := t.Of(text)
 	lex := NewLexer(part)
-	name, open, end, last := lex.Next(), lex.Next(), lex.Next(), lex.Next()
-	if name.Kind != TokenIdent || open.Kind != '(' || end.Kind != ')' || last.Kind != TokenEOF {
-		return "", false
+	depth, next := 0, lex.Next()
+	for ; next.Kind == TokenIdent && lex.Next().Kind == '('; next = lex.Next() {
+		call += string(bytes.ToLower(next.Of(part))) + "("
+		depth++
 	}
-	return string(bytes.ToLower(name.Of(part))), true
+	for ; next.Kind == ')'; next = lex.Next() {
+		call += ")"
+		depth--
+	}
+	return call, call != "" && depth == 0 && next.Kind == TokenEOF
 }

@@ -21,14 +21,13 @@ type Column struct {
 }
 
 // Canonical returns a value of the column in the form that it has in a key. Cassandra treats some
-// values of clustering columns as equal although their bytes differ, and a row must have one lock.
-// The result may be value itself.
-func (c Column) Canonical(value []byte) []byte {
+// values of clustering columns as equal although their bytes differ, and a row must have one name.
+// The result may be value itself. ok is false if it is not known which values are equal.
+func (c Column) Canonical(value []byte) (canonical []byte, ok bool) {
 	if !c.Clustering {
-		return value
+		return value, true
 	}
-	canonical, _ := rewrite.Canonical(c.Type, value)
-	return canonical
+	return rewrite.Canonical(c.Type, value)
 }
 
 // Critical describes a table while it is critical. It is never changed once published.

@@ -64,11 +64,27 @@ func (y *Evaluation) holds() (bool, *wire.Failure) {
 		all = append([]*RowCondition{y.Static}, all...)
 	}
 	for _, a := range all {
+		if f := y.checkValues(a); f != nil {
+			return false, f
+		}
+	}
+	for _, a := range all {
 		if ok, f := y.tried(a); f != nil || !ok {
 			return false, f
 		}
 	}
 	return true, nil
+}
+
+// checkValues refuses a value that is not of its column's type, in whatever condition it is:
+// Cassandra reads all of them before it evaluates one.
+func (y *Evaluation) checkValues(a *RowCondition) *wire.Failure {
+	for i := range a.Columns {
+		if _, _, f := y.operands(&a.Columns[i], nil); f != nil {
+			return f
+		}
+	}
+	return nil
 }
 
 // tried reports whether the conditions on one row hold.
@@ -109,7 +125,8 @@ func (y *Evaluation) nameRows() {
 	for _, row := range y.rows {
 		var values [][]byte
 		for _, column := range clustering {
-			values = append(values, column.Canonical(row[y.index(column.Name)]))
+			value, _ := column.Canonical(row[y.index(column.Name)]) // a statement that names a row gives only values that have one
+			values = append(values, value)
 		}
 		y.named[RowName(values)] = row
 	}
@@ -168,19 +185,7 @@ func (y *Evaluation) Refusal() *message.RowsResult {
 // test reports whether a condition holds on a row, which is nil if it does not exist (5.0:
 // ColumnCondition).
 func (y *Evaluation) test(t *ColumnCondition, row message.Row) (bool, *wire.Failure) {
-	at := y.index(t.Column)
-	var value []byte
-	if row != nil {
-		value = row[at]
-	}
-	frozen := strings.HasPrefix(y.Table.Columns[t.Column].Type, "frozen<")
-	kind := currentType(y.columns[at].Type)
-	o := operand{kind: kind, value: value, cells: !frozen && isCollection(kind)}
-	o, f := t.part(o)
-	if f != nil {
-		return false, f
-	}
-	values, f := t.values(o.compared(t.Operator))
+	o, values, f := y.operands(t, row)
 	if f != nil {
 		return false, f
 	}
@@ -194,4 +199,22 @@ func (y *Evaluation) test(t *ColumnCondition, row message.Row) (bool, *wire.Fail
 		}
 	}
 	return false, nil
+}
+
+// operands returns the left side of a condition on a row, which is nil if it does not exist, and
+// the values on the right.
+func (y *Evaluation) operands(t *ColumnCondition, row message.Row) (o operand, values [][]byte, f *wire.Failure) {
+	at := y.index(t.Column)
+	var value []byte
+	if row != nil {
+		value = row[at]
+	}
+	frozen := strings.HasPrefix(y.Table.Columns[t.Column].Type, "frozen<")
+	kind := currentType(y.columns[at].Type)
+	o = operand{kind: kind, value: value, cells: !frozen && isCollection(kind)}
+	if o, f = t.part(o); f != nil {
+		return o, nil, f
+	}
+	values, f = t.values(o.compared(t.Operator))
+	return o, values, f
 }

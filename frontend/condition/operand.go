@@ -44,6 +44,9 @@ func (t *ColumnCondition) values(kind datatype.DataType) (values [][]byte, f *wi
 		if t.Operator == "IN" && term.Kind == rewrite.TermMarker && wire.IsUnset(t.Source.Values, term.Marker) {
 			continue // as Cassandra does
 		}
+		if !assignable(term.Kind, kind) && t.whole() {
+			return nil, t.invalidConstant(term, kind)
+		}
 		value, f := t.Source.value(term, kind)
 		if f != nil {
 			return nil, f
@@ -51,6 +54,11 @@ func (t *ColumnCondition) values(kind datatype.DataType) (values [][]byte, f *wi
 		values = append(values, value)
 	}
 	return values, nil
+}
+
+// whole reports whether a condition compares its column, not an element or a field of it.
+func (t *ColumnCondition) whole() bool {
+	return t.Element.Kind == rewrite.NoTerm && t.Field == "" && !strings.HasPrefix(t.Operator, "CONTAINS")
 }
 
 // operand is the left side of a comparison.

@@ -2,29 +2,27 @@ package statement
 
 import (
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 
 	"music/rewrite"
 )
 
-// FixKey replaces uuid(), now() and casts to the column's type by constants where they give a
-// column of the primary key. So the key that is locked is the one that is written, and a write with
-// IF reads the row that it writes. Other terms that Cassandra must evaluate stay. It reports
-// whether it has changed the statement.
-func (s *Statement) FixKey() bool {
+// FixTerms replaces functions such as now(), and casts to the column's type, by constants where they
+// give a column of the primary key or a value of IF. So the key that is locked is the one that is
+// written, and a write with IF reads the row that it writes. Other terms that Cassandra must
+// evaluate stay. It reports whether it has changed the statement.
+func (s *Statement) FixTerms() bool {
 	if s.Critical == nil {
 		return false
 	}
 	var edits []rewrite.Edit
 	for _, part := range s.Parts() {
-		for _, r := range part.Parsed.Where {
-			name := part.name(r.Column)
-			if r.Op != rewrite.OpEq || r.Value.Kind != rewrite.TermOther || !slices.Contains(s.Critical.Primary, name) || part.elsewhere {
-				continue
-			}
-			if constant := s.constantOf(r.Value, s.Critical.Columns[name].Type); constant != "" {
-				edits = append(edits, rewrite.Edit{Span: r.Value.Span, Text: " " + constant + " "})
+		for _, e := range part.evaluated() {
+			if constant := s.constantOf(e.term, s.Critical.Columns[part.name(e.column)].Type); constant != "" {
+				edits = append(edits, rewrite.Edit{Span: e.term.Span, Text: " " + constant + " "})
 			}
 		}
 	}
@@ -40,26 +38,61 @@ func (s *Statement) FixKey() bool {
 	return true
 }
 
-// Evaluates reports whether a write gives a column in WHERE a value that Cassandra has to evaluate.
+// evaluatedTerm is a term that Cassandra would have to evaluate, with its column.
+type evaluatedTerm struct {
+	column rewrite.Name
+	term   rewrite.Term
+}
+
+// evaluated returns the terms that give a column of the primary key, or a value of IF, and that
+// Cassandra would have to evaluate, in the order of the text; none of a statement of a batch that is
+// on another table.
+func (s *Statement) evaluated() (all []evaluatedTerm) {
+	if !s.IsWrite() || s.elsewhere {
+		return nil
+	}
+	for _, r := range s.Parsed.Where {
+		if r.Op == rewrite.OpEq && r.Value.Kind == rewrite.TermOther && slices.Contains(s.Critical.Primary, s.name(r.Column)) {
+			all = append(all, evaluatedTerm{r.Column, r.Value})
+		}
+	}
+	for _, r := range s.Parsed.Conditions {
+		for _, t := range append(slices.Clip(r.Values), r.Value) {
+			if t.Kind == rewrite.TermOther && r.Element.Kind == rewrite.NoTerm && r.Field.Empty() {
+				all = append(all, evaluatedTerm{r.Column, t})
+			}
+		}
+	}
+	return all
+}
+
+// Evaluates reports whether the statement has terms that FixTerms may replace, whatever its table is
+// like when it is executed.
 func (s *Statement) Evaluates() bool {
+	other := func(t rewrite.Term) bool { return t.Kind == rewrite.TermOther }
 	return slices.ContainsFunc(s.Parts(), func(part Statement) bool {
-		return part.IsWrite() && slices.ContainsFunc(part.Parsed.Where, func(r rewrite.Relation) bool {
-			return r.Op == rewrite.OpEq && r.Value.Kind == rewrite.TermOther
-		})
+		given := slices.ContainsFunc(part.Parsed.Where, func(r rewrite.Relation) bool { return r.Op == rewrite.OpEq && other(r.Value) })
+		return part.IsWrite() && (given || slices.ContainsFunc(part.Parsed.Conditions, func(r rewrite.Relation) bool { return slices.ContainsFunc(r.Terms(), other) }))
 	})
 }
 
 // constantOf returns a constant to replace a term by in a column of a type; "" if there is none.
+// The present time is that of the proxy's clock.
 func (s *Statement) constantOf(t rewrite.Term, columnType string) string {
-	function, _ := rewrite.Call(s.Text, t)
 	typ, literal, _ := rewrite.Cast(s.Text, t)
-	switch {
-	case function == "uuid" && columnType == "uuid":
-		return uuid.NewString()
-	case function == "now" && columnType == "timeuuid":
-		return newTimeUUID()
-	case typ == columnType, typ == "varchar" && columnType == "text":
+	if typ == columnType || typ == "varchar" && columnType == "text" {
 		return literal
+	}
+	const day = 24 * time.Hour
+	switch call, _ := rewrite.Call(s.Text, t); columnType + " = " + call {
+	case "uuid = uuid()":
+		return uuid.NewString()
+	case "timeuuid = now()", "timeuuid = currenttimeuuid()", "timeuuid = current_timeuuid()":
+		return newTimeUUID()
+	case "timestamp = totimestamp(now())", "timestamp = to_timestamp(now())", "timestamp = currenttimestamp()", "timestamp = current_timestamp()":
+		return strconv.FormatInt(time.Now().UnixMilli(), 10)
+	case "date = todate(now())", "date = to_date(now())", "date = currentdate()", "date = current_date()":
+		return strconv.FormatInt(1<<31+time.Now().UnixMilli()/day.Milliseconds(), 10)
 	}
 	return ""
 }

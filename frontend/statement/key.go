@@ -120,7 +120,18 @@ func (s *Statement) keyValue(t rewrite.Term, column catalog.Column) ([]byte, *wi
 	case !s.fitsKey(column, value):
 		return nil, wire.Invalid("MUSIC_KEY: %s is empty, which Cassandra does not allow in this key: give it a value", column.Name)
 	}
-	return column.Canonical(value), nil
+	return s.canonical(value, column)
+}
+
+// canonical returns a value in the form that it has in a key or in the name of a row. It refuses
+// types of which it is not known which values are equal: such a column cannot be part of a key, but
+// a row may have one.
+func (s *Statement) canonical(value []byte, column catalog.Column) ([]byte, *wire.Failure) {
+	canonical, ok := column.Canonical(value)
+	if !ok {
+		return nil, wire.Invalid("MUSIC_REFUSED: %s is critical: in a batch with IF the proxy cannot tell rows apart by %s, of type %s: send one statement for each row", s.Table, column.Name, column.Type)
+	}
+	return canonical, nil
 }
 
 // notConstant returns the error for a term that is not a constant of its column's type.
@@ -165,7 +176,7 @@ func (s *Statement) boundKey(t rewrite.Term, column catalog.Column) ([]byte, *wi
 	if !rewrite.Fits(column.Type, value) {
 		return nil, wire.Invalid("MUSIC_KEY: the %d bytes bound to %s are not a valid %s", len(value), column.Name, column.Type)
 	}
-	return column.Canonical(value), nil
+	return s.canonical(value, column)
 }
 
 // checkStatic refuses to write a static column under a lock that covers one row, since the column

@@ -95,8 +95,9 @@ func (s *Statement) boundList(t rewrite.Term, column catalog.Column) ([][]byte, 
 	var values [][]byte
 	for n := cur.Int(); n > 0 && ok; n-- {
 		value := cur.Value()
-		ok = value != nil && s.fitsKey(column, value) && !cur.Bad && rewrite.Fits(column.Type, value)
-		values = append(values, column.Canonical(value))
+		canonical, known := column.Canonical(value)
+		ok = value != nil && s.fitsKey(column, value) && !cur.Bad && rewrite.Fits(column.Type, value) && known
+		values = append(values, canonical)
 	}
 	if !ok || len(values) == 0 || cur.At != len(raw) {
 		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s IN ? must be a list of keys of its type, none of them null or empty", column.Name)
