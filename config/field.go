@@ -103,10 +103,10 @@ func toggle(p *bool) field {
 	}
 }
 
-// number is a whole number between low and high, both included.
-func number(p *int, low, high int) field {
+// number is a whole number from 1 to high.
+func number(p *int, high int) field {
 	return field{
-		kind: "number", allowed: fmt.Sprintf("%d to %d", low, high),
+		kind: "number", allowed: fmt.Sprintf("1 to %d", high),
 		get: func() string { return strconv.Itoa(*p) },
 		set: func(s string) error {
 			n, err := strconv.Atoi(s)
@@ -116,7 +116,7 @@ func number(p *int, low, high int) field {
 			*p = n
 			return nil
 		},
-		check: func() error { return within(*p, low, high) },
+		check: func() error { return within(*p, 1, high) },
 	}
 }
 

@@ -31,7 +31,7 @@ func cassandraSettings() []setting {
 		},
 		{
 			name: "port", usage: "port of contact points that name none",
-			field: func(c *Config) field { return number(&c.Cassandra.Port, 1, 65535) },
+			field: func(c *Config) field { return number(&c.Cassandra.Port, 65535) },
 		},
 		{
 			name: "username", usage: "role of the proxy's own session", check: checkUsername,
@@ -140,7 +140,7 @@ func musicSettings() []setting {
 		},
 		{
 			name: "expect-proxies", usage: "number of proxies in the cluster, each before a node of its own; a starting one waits up to a minute for them before it listens, so that the first driver sees all",
-			field: func(c *Config) field { return number(&c.Music.ExpectProxies, 1, 10000) },
+			field: func(c *Config) field { return number(&c.Music.ExpectProxies, 10000) },
 		},
 	}
 }
@@ -150,7 +150,7 @@ func limitSettings() []setting {
 	return []setting{
 		{
 			name: "max-connections", reload: atOnce, usage: "client connections open at a time",
-			field: func(c *Config) field { return number(&c.Limits.MaxConnections, 1, 1000000) },
+			field: func(c *Config) field { return number(&c.Limits.MaxConnections, 1000000) },
 		},
 		{
 			name: "max-frame-size", reload: atOnce, usage: "largest frame taken from a client",
@@ -174,11 +174,11 @@ func limitSettings() []setting {
 		},
 		{
 			name: "max-waiters-per-key", usage: "references and clients that wait for one key at this proxy; a further LOCK is told MUSIC_UNAVAILABLE",
-			field: func(c *Config) field { return number(&c.Limits.Waiters, 1, 1000000) },
+			field: func(c *Config) field { return number(&c.Limits.Waiters, 1000000) },
 		},
 		{
 			name: "max-waits-per-connection", reload: atOnce, usage: "operations of one connection that wait for locks at a time; a further one is told MUSIC_UNAVAILABLE",
-			field: func(c *Config) field { return number(&c.Limits.Waits, 1, 32768) },
+			field: func(c *Config) field { return number(&c.Limits.Waits, 32768) },
 		},
 		{
 			name: "max-message-memory", reload: atOnce, usage: "memory of all messages that the proxy holds at a time, incomplete or waiting for a lock; beyond it the proxy reads no further; 0 = a quarter of GOMEMLIMIT (which is 90% of the cgroup's limit where it is not set), or 1GiB where there is none",

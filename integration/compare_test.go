@@ -55,7 +55,7 @@ func differences(direct, proxied []string) []string {
 // goDrivers are the Go drivers in every version, and in every compression once: TestFramesAreEqual has all pairs of the two.
 func goDrivers() []driver {
 	return []driver{
-		withGocql2(3, "+lz4"), withGocql2(4, ""), withGocql2(4, "+snappy"), withGocql2(5, ""), withGocql2(5, "+lz4"), withGocql1(4, "+snappy"),
+		withGocql2(3, "+lz4"), withGocql2(4, ""), withGocql2(4, "+snappy"), withGocql2(5, ""), withGocql2(5, "+lz4"), withGocql1("+snappy"),
 	}
 }
 

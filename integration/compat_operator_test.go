@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,22 +21,24 @@ import (
 	"music/integration/cassandra"
 )
 
-// operatorPatience is how long what a line is to show may take, and a line itself.
+// operatorPatience is how long one line may take, and how long it may take until a line prints what
+// the page says.
 const operatorPatience = 5 * time.Minute
 
-// operator types what docs/operations.md says, at machines that are addresses of this one: the node 10.0.0.k, and the proxy 10.0.1.k.
+// operator types the commands of docs/operations.md, at machines that are addresses of this one:
+// the node 10.0.0.k, and the proxy 10.0.1.k.
 type operator struct {
 	t       *testing.T
 	number  int // of its cluster: 127.0.4(number).k is a node, 127.0.5(number).k a proxy
 	cluster *cassandra.Cluster
-	joining cassandra.Joining // how a node comes that is not there yet
+	joining cassandra.Joining // how a new node joins
 	proxies map[string]*process
 	here    *strings.Replacer
 	dir     string // etc/HOST and bin/HOST of each machine
 	path    string // of programs that are the same on all
 }
 
-// newOperator starts so many nodes, all of them in dc1.
+// newOperator starts a number of nodes, all in dc1.
 func newOperator(t *testing.T, number, nodes int, yaml map[string]string) *operator {
 	t.Helper()
 	w := needEnvironment(t)
@@ -56,13 +59,13 @@ func newOperator(t *testing.T, number, nodes int, yaml map[string]string) *opera
 	return o
 }
 
-// nodeAt is the address of the k-th node.
+// nodeAt returns the address of the k-th node.
 func (o *operator) nodeAt(k int) string { return fmt.Sprintf("127.0.4%d.%d", o.number, k) }
 
-// proxyAt is that of the k-th proxy, without a port.
+// proxyAt returns the address of the k-th proxy, without a port.
 func (o *operator) proxyAt(k int) string { return fmt.Sprintf("127.0.5%d.%d", o.number, k) }
 
-// startProxies starts a proxy before each node, as docs/several-proxies.md says.
+// startProxies starts a proxy in front of each node, as docs/several-proxies.md says.
 func (o *operator) startProxies() {
 	n := len(o.cluster.Nodes())
 	for k := 1; k <= n; k++ {
@@ -75,7 +78,7 @@ func (o *operator) startProxies() {
 	}
 }
 
-// follow types what stands below a heading of the page: its parts from first up to, and without, end.
+// follow types the parts first to end-1 of the page below a heading.
 func (o *operator) follow(heading string, first, end int) {
 	o.t.Helper()
 	parts := onPage(o.t, "docs/operations.md").under(heading, kindConsole)
@@ -95,7 +98,26 @@ func (o *operator) follow(heading string, first, end int) {
 	o.t.Logf("%s, parts %d to %d: %v", heading, first+1, end, time.Since(begun).Round(time.Second))
 }
 
-// typed types one line, again until it shows what it is to show.
+// under returns the parts of a kind below a heading, up to the next one.
+func (p *docPage) under(heading, kind string) []docPart {
+	from := slices.Index(p.lines, "## "+heading)
+	if from < 0 {
+		return nil
+	}
+	end := slices.IndexFunc(p.lines[from+1:], func(line string) bool { return strings.HasPrefix(line, "## ") })
+	if end < 0 {
+		end = len(p.lines)
+	}
+	var found []docPart
+	for _, part := range p.of(kind) {
+		if from < part.first && part.first <= from+1+end {
+			found = append(found, part)
+		}
+	}
+	return found
+}
+
+// typed types one line, repeatedly until it prints what it is to show.
 func (o *operator) typed(host, line string, shows []string) {
 	o.t.Helper()
 	begun := time.Now()
@@ -136,7 +158,7 @@ func (o *operator) shell(host, line string, shows []string) error {
 	return nil
 }
 
-// node is the node of a machine; nil where there is none yet.
+// node returns the node of a machine, nil if there is none yet.
 func (o *operator) node(host string) *cassandra.Node {
 	for _, n := range o.cluster.Nodes() {
 		if n.Host() == host {
@@ -146,7 +168,7 @@ func (o *operator) node(host string) *cassandra.Node {
 	return nil
 }
 
-// file is a file of a machine's Cassandra.
+// file returns the path of a file of a machine's Cassandra.
 func (o *operator) file(host, name string) string {
 	if n := o.node(host); n != nil {
 		return n.File(name)
@@ -154,14 +176,14 @@ func (o *operator) file(host, name string) string {
 	return filepath.Join(o.folder(host), name)
 }
 
-// folder is that of a machine's files which are no node's.
+// folder returns the folder of a machine's other files.
 func (o *operator) folder(host string) string {
 	dir := filepath.Join(o.dir, host)
 	require.NoError(o.t, os.MkdirAll(dir, 0o700))
 	return dir
 }
 
-// bin is a folder with the nodetool of a machine, and a patient cqlsh.
+// bin returns a folder with the nodetool of a machine, and a cqlsh with a long time-out.
 func (o *operator) bin(host string) string {
 	dir := o.folder(host)
 	o.script(dir, "cqlsh", needPython(o.t).Cqlsh, "--connect-timeout=120", "--request-timeout=120")
@@ -175,13 +197,14 @@ func (o *operator) bin(host string) string {
 	return dir
 }
 
-// script writes a program that is a command line, with what words follow.
+// script writes a program that runs a command line with the program's own arguments appended.
 func (o *operator) script(dir, name string, line ...string) {
 	text := "#!/bin/sh\nexec '" + strings.Join(line, "' '") + "' \"$@\"\n"
 	require.NoError(o.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700)) //nolint:gosec // it is to be executed
 }
 
-// service starts or restarts a node. One that is not there yet joins, in the place of that which its properties name.
+// service starts or restarts a node. A new node joins, in place of the node that its properties
+// name, if they do.
 func (o *operator) service(host, do string) {
 	o.t.Helper()
 	ctx, cancel := context.WithTimeout(o.t.Context(), startLimit)
@@ -205,7 +228,7 @@ func (o *operator) service(host, do string) {
 	require.Equal(o.t, host, joined.Host())
 }
 
-// begin starts the proxy of a machine, and does not wait for it.
+// begin starts the proxy of a machine without waiting for it.
 func (o *operator) begin(host string, words []string) {
 	o.t.Helper()
 	p := &process{args: words[1:], address: host + ":9042", metrics: host + ":9044", log: new(logBuffer), limit: time.Hour}
@@ -225,13 +248,13 @@ func (o *operator) end(host string) {
 	require.Equal(o.t, 0, o.proxies[host].status(o.t), "%s", o.proxies[host].log)
 }
 
-// operated is a table of which a lock is held all the time.
+// operated is a table of which a client holds one lock all the time.
 type operated struct {
 	*operator
 	table string
 	ref   int64
 	acked int  // the last write that was acknowledged
-	doubt bool // whether the next one has been tried
+	doubt bool // whether the outcome of the next one is unknown
 }
 
 // newTable makes a table through the k-th proxy, and takes the lock.
@@ -247,7 +270,7 @@ func (o *operator) newTable(table, comment string, k int) *operated {
 	return s
 }
 
-// lock takes the lock, and no other value is known.
+// lock takes the lock, and checks the value.
 func (s *operated) lock(c client) {
 	s.t.Helper()
 	eventually(s.t, operatorPatience, "a lock of "+s.table, func() error {
@@ -261,7 +284,8 @@ func (s *operated) lock(c client) {
 	})
 }
 
-// goesOnAt has the holder read what it has written last, and write, at the k-th proxy, as soon as that serves it.
+// goesOnAt has the holder read what it has written last, and write again, at the k-th proxy, as
+// soon as that serves it.
 func (s *operated) goesOnAt(k int) {
 	s.t.Helper()
 	c := pinned(s.t, s.proxyAt(k)+":9042")
@@ -275,7 +299,8 @@ func (s *operated) goesOnAt(k int) {
 	})
 }
 
-// writes is one read and one write of the holder, who renews its lease: where its proxy has died, another one knows that of LOCK alone.
+// writes does one read and one write of the holder, and renews its lease: if its proxy has died,
+// only a LOCK tells another proxy the lease.
 func (s *operated) writes(c client) error {
 	if o := c.run(statement{cql: fmt.Sprintf("LOCK %s WHERE branch = 'held' USING LOCK %d WAIT 1s LEASE 1h", s.table, s.ref)}); o.failure != nil {
 		return o.err()

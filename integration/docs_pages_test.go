@@ -18,14 +18,14 @@ type docPage struct {
 	parts []docPart
 }
 
-// docPart is what a page has in a fence or in a comment of set-up, in the order of the page.
+// docPart is the text of a fence or of a set-up comment.
 type docPart struct {
 	kind  string   // the word behind the fence, or setup
 	first int      // index of its first line in the page
 	lines []string // without the fence
 }
 
-// Kinds of parts that the tests carry out. A page may have others, which are read by people only.
+// Kinds of parts that the tests execute. Other kinds are not executed.
 const (
 	kindSetup   = "setup"         // in a comment: statements, and the words that are made fresh
 	kindSession = "cql-session"   // statements typed at cqlsh, and what it prints
@@ -38,10 +38,10 @@ const (
 	kindGo      = "go"            // a part of docs_gocql_test.go
 )
 
-// docRoot is the way from this package to the root of the repository.
+// docRoot is the path from this package to the root of the repository.
 const docRoot = ".."
 
-// docPages are the documents whose examples and links are checked.
+// docPages returns the documents whose examples and links are checked.
 func docPages(t testing.TB) []*docPage {
 	t.Helper()
 	var all []*docPage
@@ -76,7 +76,8 @@ func readPage(path, text string) *docPage {
 	return p
 }
 
-// opening returns what begins with a line, and the line that ends it; "" where nothing does.
+// opening returns the kind of part that a line begins, and the line that ends it; "" if it begins
+// none.
 func opening(line string) (kind, end string) {
 	if line == "<!-- setup" {
 		return kindSetup, "-->"
@@ -98,7 +99,7 @@ func (p *docPage) of(kinds ...string) []docPart {
 	return found
 }
 
-// prose is the page without its parts.
+// prose returns the page without its parts.
 func (p *docPage) prose() string {
 	lines := slices.Clone(p.lines)
 	for _, part := range p.parts {
@@ -109,25 +110,6 @@ func (p *docPage) prose() string {
 	return strings.Join(lines, "\n")
 }
 
-// under returns the parts of a kind below a heading, up to the next one.
-func (p *docPage) under(heading, kind string) []docPart {
-	from := slices.Index(p.lines, "## "+heading)
-	if from < 0 {
-		return nil
-	}
-	end := slices.IndexFunc(p.lines[from+1:], func(line string) bool { return strings.HasPrefix(line, "## ") })
-	if end < 0 {
-		end = len(p.lines)
-	}
-	var found []docPart
-	for _, part := range p.of(kind) {
-		if from < part.first && part.first <= from+1+end {
-			found = append(found, part)
-		}
-	}
-	return found
-}
-
 // docExchange is a statement typed at cqlsh and what it prints.
 type docExchange struct {
 	line    int // of the page, from 1
@@ -136,7 +118,8 @@ type docExchange struct {
 	from    int // index of the first printed line in the part
 }
 
-// exchanges are those of a session. Lines of a system's shell, which begin with $, are left out.
+// exchanges returns the exchanges of a session, without lines of a system's shell, which begin with
+// $.
 func (p docPart) exchanges() []docExchange {
 	prompt, more := regexp.MustCompile(`^cqlsh(?::\w+)?> (.*)$`), regexp.MustCompile(`^ {3,}\.\.\. (.*)$`)
 	var all []docExchange

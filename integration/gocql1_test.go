@@ -2,7 +2,6 @@ package integration
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/gocql/gocql"
@@ -12,7 +11,7 @@ import (
 // gocql1 is a session of the older Go driver, which most programs still use.
 type gocql1 struct{ session *gocql.Session }
 
-// cluster1 is how the older Go driver, which most programs still use is told where to connect.
+// cluster1 returns the configuration of the older Go driver, which most programs still use.
 func cluster1(address, keyspace string) *gocql.ClusterConfig {
 	c := gocql.NewCluster(address)
 	c.Keyspace = keyspace
@@ -22,12 +21,12 @@ func cluster1(address, keyspace string) *gocql.ClusterConfig {
 	return c
 }
 
-// withGocql1 is the driver in one protocol version and compression.
-func withGocql1(version int, compression string) driver {
-	d := driver{name: fmt.Sprintf("gocql-v1/v%d%s", version, compression), version: version, bound: true}
+// withGocql1 returns the older Go driver in protocol 4, the highest that it speaks, with a compression or "".
+func withGocql1(compression string) driver {
+	d := driver{name: "gocql-v1/v4" + compression, version: 4, bound: true}
 	d.open = func(t testing.TB, address, keyspace string) client {
 		c := cluster1(address, keyspace)
-		c.ProtoVersion = version
+		c.ProtoVersion = 4
 		if compression == "+snappy" {
 			c.Compressor = gocql.SnappyCompressor{}
 		}
@@ -36,7 +35,7 @@ func withGocql1(version int, compression string) driver {
 	return d
 }
 
-// openGocql1 connects; the session ends with the test at the latest.
+// openGocql1 returns a session, which is closed at the end of the test at the latest.
 func openGocql1(t testing.TB, c *gocql.ClusterConfig) *gocql1 {
 	t.Helper()
 	s, err := c.CreateSession()
@@ -112,7 +111,7 @@ func (g *gocql1) finish(iter *gocql.Iter) outcome {
 	return o
 }
 
-// failure1 reads an error of the driver.
+// failure1 returns an error of the driver as a failure.
 func failure1(err error) *failure {
 	var answered gocql.RequestError
 	switch {
@@ -124,7 +123,7 @@ func failure1(err error) *failure {
 	return &failure{text: err.Error()}
 }
 
-// level1 is a consistency level; the driver has no name for reading at SERIAL.
+// level1 returns a consistency level; the driver has no name for reading at SERIAL.
 func level1(name string) gocql.Consistency {
 	if name == "SERIAL" {
 		return gocql.Consistency(gocql.Serial)
@@ -132,7 +131,7 @@ func level1(name string) gocql.Consistency {
 	return gocql.ParseConsistency(name)
 }
 
-// values1 says neutral values in the driver's words.
+// values1 returns values as the driver wants them.
 func values1(values []any) []any {
 	all := make([]any, 0, len(values))
 	for _, v := range values {
@@ -152,7 +151,7 @@ func values1(values []any) []any {
 	return all
 }
 
-// silent is a log that nobody reads.
+// silent is a logger that discards everything.
 type silent struct{}
 
 // Print implements the driver's logger.

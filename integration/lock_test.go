@@ -31,13 +31,13 @@ type tableFixture struct {
 func lockDrivers() []driver {
 	return []driver{
 		withGocql2(3, ""), withGocql2(4, "+snappy"), withGocql2(4, "+lz4"), withGocql2(5, ""), withGocql2(5, "+lz4"),
-		withGocql1(4, ""), withPython(), withCqlsh(),
+		withGocql1(""), withPython(), withCqlsh(),
 	}
 }
 
 // oneOfEach are the drivers with a version each, where versions make no difference.
 func oneOfEach() []driver {
-	return []driver{withGocql2(5, "+lz4"), withGocql1(4, ""), withPython(), withCqlsh()}
+	return []driver{withGocql2(5, "+lz4"), withGocql1(""), withPython(), withCqlsh()}
 }
 
 // newTableFixtureFor makes the table through the proxy.

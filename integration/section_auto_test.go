@@ -13,7 +13,7 @@ import (
 // An application that knows nothing of locks writes a table whose plain writes have sections of their own, in every way, and hardly
 // costs an LWT: its writes lie in windows of the lock.
 func TestPlainWritesInSectionsOfTheirOwn(t *testing.T) {
-	for i, d := range []driver{withGocql2(5, ""), withGocql2(4, "+lz4"), withGocql1(4, ""), withPython()} {
+	for i, d := range []driver{withGocql2(5, ""), withGocql2(4, "+lz4"), withGocql1(""), withPython()} {
 		s := newTableFixture(t, fmt.Sprintf("section_auto_%d", i), "@critical(unlocked=auto)")
 		s.driver, s.client = d, d.open(t, s.address, s.keyspace)
 		s.works(s.client, "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', ?)", int64(0))

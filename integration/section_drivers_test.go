@@ -37,7 +37,7 @@ func (s *tableFixture) onWire(t *testing.T, version primitive.ProtocolVersion) *
 // gocql does not send the values of a statement that it does not know: what it gets names the spelling that works.
 func TestGocqlIsToldOfSelectLock(t *testing.T) {
 	s := readyTable(t, "pitfall_gocql")
-	for _, d := range []driver{withGocql2(4, ""), withGocql2(5, ""), withGocql1(4, "")} {
+	for _, d := range []driver{withGocql2(4, ""), withGocql2(5, ""), withGocql1("")} {
 		c := d.open(t, s.address, s.keyspace)
 		o := s.do(c, "LOCK ACCOUNTS WHERE branch = ?", "zurich")
 		require.NotNil(t, o.failure, d.name)

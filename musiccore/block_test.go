@@ -9,10 +9,9 @@ import (
 
 // blockHeld returns a harness whose key has come back after a short section: its last grant was of
 // a block, and reference 2 holds.
-func blockHeld(t *testing.T, change ...func(*Options)) (*harness, *fakeStore) {
+func blockHeld(t *testing.T) (*harness, *fakeStore) {
 	t.Helper()
-	retain := func(o *Options) { o.Retain = 200 * time.Millisecond }
-	h, s := newHolder(t, append([]func(*Options){retain}, change...)...)
+	h, s := newHolder(t, func(o *Options) { o.Retain = 200 * time.Millisecond })
 	h.unlock(1)
 	s.answerAll()
 	op := h.lock(Request{})

@@ -70,7 +70,7 @@ func TestC6ReleaseBeforeTheSynchIsDirty(t *testing.T) {
 	s := newFakeStore(h)
 	h.lock(Request{})
 	s.answerAll()
-	require.True(t, h.release(1).Dirty, "nobody has synchronised")
+	require.True(t, h.release().Dirty, "nobody has synchronised")
 }
 
 // C6: the Release of an abandoned head leaves the row as dirty as it was.
@@ -100,7 +100,7 @@ func TestC6AbandonedDirtyHeadStaysDirty(t *testing.T) {
 func TestC17ClosedIsNotForgottenByARelease(t *testing.T) {
 	h, _ := newHolder(t)
 	h.collect(h.core.Closed(h.time(), h.table, t0*2))
-	require.True(t, h.release(1).Dirty, "epoch < closed, never synchronised, and released clean")
+	require.True(t, h.release().Dirty, "epoch < closed, never synchronised, and released clean")
 }
 
 // C17: a raise of closed during the Release makes the next term dirty.
@@ -137,10 +137,10 @@ func TestC17HandOverOnAnEpochBeforeClosed(t *testing.T) {
 	require.GreaterOrEqual(t, h.synchs(s)[0].Fence, 2*t0, "fence below closed: a plain write may lie above it and surface later")
 }
 
-// released is the Release that an UNLOCK of reference r sends.
-func (h *harness) release(r LockRef) Row {
+// release unlocks reference 1 and returns the row of the Release that is sent.
+func (h *harness) release() Row {
 	h.t.Helper()
-	h.unlock(r)
+	h.unlock(1)
 	_, a := commandOf[Apply](h)
 	return a.Swap.Set.Row
 }

@@ -19,21 +19,21 @@ func newKeyHeld(t *testing.T) (*harness, Stamp) {
 	return h, w.Swap.Set.Row.Epoch
 }
 
-// blindPut begins a put that reads nothing, whose key has so high a stamp.
-func (h *harness) blindPut(top Stamp) (Ticket, OpID) {
+// blindPut begins a put that reads nothing, of a key whose highest stamp is top.
+func (h *harness) blindPut(top Stamp) Ticket {
 	h.t.Helper()
 	tk, op := h.begin(1, BlindPut)
 	require.False(h.t, tk.OK(), "a ticket before the stamps of the key are known")
 	id, _ := commandOf[ReadStamps](h)
 	h.reply(id, Result{Status: StatusDone, Stamp: top})
-	return h.answers[op].Ticket, op
+	return h.answers[op].Ticket
 }
 
 // A first section of one put reads the key's write times instead of a Synch, and leaves the row
 // dirty.
 func TestAPutOfANewKeyNeedsNoSynch(t *testing.T) {
 	h, epoch := newKeyHeld(t)
-	tk, _ := h.blindPut(epoch - 1)
+	tk := h.blindPut(epoch - 1)
 	require.True(t, tk.OK(), "ticket %+v", tk)
 	require.Equal(t, Put, tk.Kind)
 	require.Equal(t, epoch+2, tk.Stamp)
@@ -51,7 +51,7 @@ func TestAPutOfANewKeyNeedsNoSynch(t *testing.T) {
 func TestAGetOfANewKeySynchronises(t *testing.T) {
 	for _, kind := range []Kind{Get, Put} {
 		h, epoch := newKeyHeld(t)
-		tk, _ := h.blindPut(epoch - 1)
+		tk := h.blindPut(epoch - 1)
 		h.end(tk, OutcomeAcked)
 		first, get := h.begin(1, kind)
 		second, put := h.begin(1, BlindPut)
@@ -68,7 +68,7 @@ func TestAGetOfANewKeySynchronises(t *testing.T) {
 // A write time at or above the put's stamp would hide the put, so the key is synchronised.
 func TestAPutBelowTheStampsOfItsKeySynchronises(t *testing.T) {
 	h, epoch := newKeyHeld(t)
-	tk, _ := h.blindPut(epoch + 2)
+	tk := h.blindPut(epoch + 2)
 	require.False(t, tk.OK(), "ticket %+v", tk)
 	commandOf[Synch](h)
 }
@@ -94,7 +94,7 @@ func TestAPutOfANewKeyWhoseStampsAreNotRead(t *testing.T) {
 // After a raise of closed, plain writes may lie above the term, so the key is synchronised.
 func TestAPutBelowClosedIsFenced(t *testing.T) {
 	h, epoch := newKeyHeld(t)
-	tk, _ := h.blindPut(epoch - 1)
+	tk := h.blindPut(epoch - 1)
 	h.end(tk, OutcomeAcked)
 	h.collect(h.core.Closed(h.time(), h.table, epoch+1000))
 	tk, _ = h.begin(1, BlindPut)
@@ -104,7 +104,7 @@ func TestAPutBelowClosedIsFenced(t *testing.T) {
 // The second term of a key synchronises, so that the third finds it clean.
 func TestTheSecondSectionOfAKeySynchronises(t *testing.T) {
 	h, epoch := newKeyHeld(t)
-	tk, _ := h.blindPut(epoch - 1)
+	tk := h.blindPut(epoch - 1)
 	h.end(tk, OutcomeAcked)
 	h.unlock(1)
 	id, _ := commandOf[Apply](h)
@@ -137,7 +137,7 @@ func (h *harness) beginOn(pk string) Ticket {
 // else not.
 func TestTheStampsOfANewKeyAreReadBesideItsEnqueue(t *testing.T) {
 	h, epoch := newKeyHeld(t)
-	tk, _ := h.blindPut(epoch - 1)
+	tk := h.blindPut(epoch - 1)
 	h.end(tk, OutcomeAcked)
 	id, _ := h.lockNewKey("l")
 	read, early := commandOf[ReadStamps](h)
@@ -171,7 +171,7 @@ func TestAnEarlyReadOfStampsThatCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, epoch := newKeyHeld(t)
-			tk, _ := h.blindPut(epoch - 1)
+			tk := h.blindPut(epoch - 1)
 			h.end(tk, OutcomeAcked)
 			id, _ := h.lockNewKey("l")
 			read, _ := commandOf[ReadStamps](h)

@@ -112,7 +112,7 @@ func TestTooLarge(t *testing.T) {
 	err := h.answerOf(op).Err
 	require.ErrorIs(t, err, ErrTooLarge)
 	require.ErrorIs(t, err, cause)
-	require.True(t, h.release(1).Dirty, "clean")
+	require.True(t, h.release().Dirty, "clean")
 }
 
 // A Synch that was under way when the schema changed may have read with the old schema: it does not

@@ -23,7 +23,7 @@ func TestStampsCountUpInTheWindow(t *testing.T) {
 		require.Equal(t, VerdictTell, h.end(tk, OutcomeAcked))
 	}
 	require.Equal(t, VerdictUncertain, h.end(one, OutcomeAcked), "a ticket ends once")
-	r := h.release(1)
+	r := h.release()
 	require.Greater(t, r.Epoch, two.Stamp, "I12: epoch %d after stamp", r.Epoch)
 }
 
@@ -32,7 +32,7 @@ func TestRefusedPutIsClean(t *testing.T) {
 	h, _ := newHolder(t)
 	tk, _ := h.begin(1, Put)
 	require.Equal(t, VerdictTell, h.end(tk, OutcomeRefused))
-	require.False(t, h.release(1).Dirty, "nothing was written")
+	require.False(t, h.release().Dirty, "nothing was written")
 }
 
 // C16: an operation without an End in time is unknown, whatever arrives later.
@@ -55,7 +55,7 @@ func TestEndOfALateGet(t *testing.T) {
 	tk, _ := h.begin(1, Get)
 	h.advanceUnticked(h.opts.OpTimeout)
 	require.Equal(t, VerdictUncertain, h.end(tk, OutcomeAcked))
-	require.False(t, h.release(1).Dirty, "a get leaves nothing")
+	require.False(t, h.release().Dirty, "a get leaves nothing")
 }
 
 // An operation waits for a Synch at most Options.OpTimeout.

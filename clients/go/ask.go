@@ -86,7 +86,7 @@ func (k key) unlock(ctx context.Context, s *gocql.Session, ref int64) error {
 		case ctx.Err() != nil, answered(err) && !passing(err):
 			return fmt.Errorf("the lock is left to the end of its lease: %w", err)
 		}
-		sleep(ctx, pause)
+		rest(ctx)
 	}
 }
 
@@ -125,7 +125,7 @@ func hold(ctx context.Context, s *gocql.Session, a Ask, try bool) (*Lock, contex
 			return nil, nil, why
 		}
 		if time.Since(begun) < pause {
-			sleep(ctx, pause)
+			rest(ctx)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (q *asking) leave(ctx context.Context) {
 		if _, err := q.next(ctx, 0); err == nil && !q.open || err != nil && answered(err) && !passing(err) {
 			break
 		}
-		sleep(ctx, pause)
+		rest(ctx)
 	}
 	if q.ref != 0 {
 		_ = q.unlock(ctx, q.session, q.ref) // a place of which the proxy does not hear is passed over
@@ -235,9 +235,9 @@ func Uncertain(err error) bool {
 	return err != nil && !errors.Is(err, ErrLost)
 }
 
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
+// rest waits for pause, or until ctx ends.
+func rest(ctx context.Context) {
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -175,7 +175,7 @@ func (l *Lock) Settle(ctx context.Context, write func(context.Context) error, la
 		if err == nil || answered(err) && !passing(err) {
 			return there, err
 		}
-		sleep(ctx, pause)
+		rest(ctx)
 	}
 	return false, fmt.Errorf("%w, and whether this was written is unknown: %w", ErrLost, err)
 }
@@ -210,7 +210,7 @@ func (l *Lock) keep(ctx context.Context) {
 	defer func() {
 		cancel()
 		if renewing {
-			<-renewed
+			_ = <-renewed
 		}
 	}()
 	for {

@@ -204,7 +204,7 @@ func TestReportComesBack(t *testing.T) {
 	require.NoError(t, r.save(path))
 	back, err := load(path)
 	require.NoError(t, err)
-	got := back.rows("proxy", "relay")
+	got := back.rows()
 	assert.True(t, len(got) == 1 && got[0].cpu.median() == 1.5 && got[0].throughput.median() == 0.5, "%+v", got)
 	assert.NoError(t, back.plots(t.TempDir()+"/p"))
 }

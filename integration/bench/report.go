@@ -101,17 +101,17 @@ type row struct {
 	cpuProxy             float64 // microseconds a request
 }
 
-// rows are the ratios of a report between two of its targets.
-func (r report) rows(of, to string) []row {
+// rows returns the ratios of the proxy to the relay, one row for each workload.
+func (r report) rows() []row {
 	var all []row
 	for _, c := range r.Comparisons {
-		a, b := c.of(of), c.of(to)
-		if a == nil || b == nil {
+		proxy, relay := c.of("proxy"), c.of("relay")
+		if proxy == nil || relay == nil {
 			continue
 		}
 		all = append(all, row{
-			work: c.Work, cpu: ratios(a.CPU, b.CPU), throughput: ratios(a.PerSecond, b.PerSecond), p50: ratios(a.P50, b.P50),
-			cpuProxy: a.CPU.median(),
+			work: c.Work, cpu: ratios(proxy.CPU, relay.CPU), throughput: ratios(proxy.PerSecond, relay.PerSecond), p50: ratios(proxy.P50, relay.P50),
+			cpuProxy: proxy.CPU.median(),
 		})
 	}
 	return all
@@ -132,7 +132,7 @@ func ratios(a, b samples) samples {
 func (r report) markdown(before *report) string {
 	text := r.verdicts()
 	text += "\n| work (clients x in flight) | CPU, proxy : relay | proxy's CPU a request | throughput, proxy : relay | p50, proxy : relay |\n|---|---|---|---|---|\n"
-	for _, x := range r.rows("proxy", "relay") {
+	for _, x := range r.rows() {
 		text += fmt.Sprintf("| %s | %s%s | %s µs | %s | %s |\n", x.work, x.cpu, earlier(before, x.work), short(x.cpuProxy), x.throughput, x.p50)
 	}
 	for _, c := range r.Node {
@@ -188,7 +188,7 @@ func earlier(before *report, work string) string {
 	if before == nil {
 		return ""
 	}
-	for _, x := range before.rows("proxy", "relay") {
+	for _, x := range before.rows() {
 		if x.work == work {
 			return fmt.Sprintf(" (was %.2f)", x.cpu.median())
 		}

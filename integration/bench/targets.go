@@ -38,7 +38,7 @@ func goals() []goal {
 func ratiosOf(works string, ratio func(row) samples) func(report) samples {
 	matches := regexp.MustCompile(works)
 	return func(r report) (all samples) {
-		for _, x := range r.rows("proxy", "relay") {
+		for _, x := range r.rows() {
 			if matches.MatchString(x.work) {
 				all = append(all, ratio(x).median())
 			}

@@ -181,7 +181,7 @@ func (n *Node) obituary() error {
 	if p.alive() {
 		return nil
 	}
-	return fmt.Errorf("node %d: %w: %v\n%s: %s\n%s: %s", n.k, ErrNotRunning, p.Wait(),
+	return fmt.Errorf("node %d: %w: %v\n%s: %s\n%s: %s", n.k, ErrNotRunning, p.Wait(), //nolint:errorlint // nil where it ended with status 0
 		n.path("out"), tail(n.path("out"), 10), n.LogFile(), tail(n.LogFile(), 10))
 }
 

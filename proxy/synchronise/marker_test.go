@@ -99,7 +99,7 @@ func TestRewriteOfALearnedMarker(t *testing.T) {
 			`UPDATE "ks"."t" USING TIMESTAMP ? AND TTL ? SET "a" = ? WHERE "k" = ? AND "c" = ?`,
 			[]RawValue{f1, wireInt32(9), RawValue("value"), RawValue("key"), RawValue("r")},
 		},
-	}, wholly(t, table, rows, 100)[1:])
+	}, wholly(t, table, rows)[1:])
 }
 
 // Where a read at the far future could do harm, none is made.

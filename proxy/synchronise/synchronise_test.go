@@ -32,9 +32,9 @@ func newTestTable(t *testing.T, lines ...string) tableLayout {
 	return table
 }
 
-// wholly is the one batch that writes all rows of a partition back.
-func wholly(t require.TestingT, table tableLayout, rows []dataRow, fence musiccore.Stamp) []statement {
-	batches := table.rewrite(termsOf("key"), resultPage{rows: rows}, rewriting{fence: fence, batch: 1 << 20})
+// wholly returns the statements of the one batch that writes all rows of a partition back, above the fence 100.
+func wholly(t require.TestingT, table tableLayout, rows []dataRow) []statement {
+	batches := table.rewrite(termsOf("key"), resultPage{rows: rows}, rewriting{fence: 100, batch: 1 << 20})
 	require.Len(t, batches, 1)
 	return batches[0].writes
 }
@@ -85,7 +85,7 @@ func TestRewrite(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, musiccore.Stamp(53), highest([]dataRow{row}))
 
-	writes := wholly(t, table, []dataRow{row}, 100)
+	writes := wholly(t, table, []dataRow{row})
 	f1 := wireInt64(101)
 	assert.Equal(t, []statement{
 		{`DELETE FROM "ks"."t" USING TIMESTAMP ? WHERE "k" = ?`, []RawValue{wireInt64(100), RawValue("key")}},
@@ -103,7 +103,7 @@ func TestRewrite(t *testing.T) {
 		},
 	}, writes)
 	assert.Equal(t, 21+4+8+4+3, writes[0].size())
-	assert.Len(t, wholly(t, table, nil, 100), 1, "an empty partition is deleted as well")
+	assert.Len(t, wholly(t, table, nil), 1, "an empty partition is deleted as well")
 }
 
 // A column with elements of several times to live is written in as many parts.
@@ -123,7 +123,7 @@ func TestAdditions(t *testing.T) {
 	one := func(v string) RawValue { return append(wireInt32(1), tupleOf(RawValue(v))...) }
 	var texts []string
 	var values [][]RawValue
-	for _, w := range wholly(t, table, []dataRow{row}, 100)[2:] {
+	for _, w := range wholly(t, table, []dataRow{row})[2:] {
 		texts = append(texts, w.text)
 		values = append(values, w.values[1:len(w.values)-1])
 	}

@@ -64,7 +64,7 @@ func (s *story) actor(id, name string) *actor {
 	if s.actors[name] == nil {
 		a := &actor{name: id + " " + name, story: s, does: make(chan []string, 10)}
 		s.actors[name] = a
-		go a.act(context.Background(), nil)
+		go func() { _ = a.act(context.Background(), nil) }()
 	}
 	return s.actors[name]
 }
@@ -87,27 +87,27 @@ func (a *actor) say(outcome string) { fmt.Println(a.name, outcome) }
 func (a *actor) act(ctx context.Context, lock *music.Lock) error {
 	for words := range a.does {
 		verb, args := words[0], words[1:]
-		switch {
-		case verb == "open":
+		switch verb {
+		case "open":
 			a.say(a.open(args[0], args[1]))
-		case verb == "hold", verb == "try":
+		case "hold", "try":
 			a.section(verb, args)
-		case verb == "once":
+		case "once":
 			ran, err := music.Once(ctx, a.story.session, args[0], args[1], func(context.Context, *music.Lock) error {
 				a.say("works")
 				return nil
 			})
 			a.say(outcome(err, map[bool]string{true: "ran", false: "not run"}[ran]))
-		case verb == "locker":
+		case "locker":
 			a.say(a.locker())
-		case verb == "release":
+		case "release":
 			return nil
-		case verb == "fail":
+		case "fail":
 			return errFailed
-		case verb == "lost":
+		case "lost":
 			<-ctx.Done()
 			a.say(outcome(context.Cause(ctx), ""))
-		case verb == "check":
+		case "check":
 			a.say(map[bool]string{true: "lost", false: "not lost"}[lock.Lost()])
 		default:
 			a.say(a.write(ctx, verb, args))
@@ -172,7 +172,7 @@ func (a *actor) section(verb string, args []string) {
 	a.say(fmt.Sprintf("held %d%s", lock.Token, died))
 	failed := a.act(held, lock)
 	released := lock.Release()
-	if again := lock.Release(); again != released {
+	if again := lock.Release(); !errors.Is(again, released) {
 		a.say("released twice")
 	}
 	if failed != nil {

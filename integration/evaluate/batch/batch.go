@@ -41,7 +41,7 @@ func Process(ctx context.Context, lock section.Trier, keys []string, sleep time.
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(rand.N(sleep)):
+		case <-time.After(rand.N(sleep)): //nolint:gosec // G404: chance, not secrets
 		}
 	}
 	return nil

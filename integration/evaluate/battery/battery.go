@@ -87,11 +87,14 @@ func within(ctx context.Context, client section.Client, key string, do func(sect
 	return nil
 }
 
-// wants demands a value.
+// wants reads the value and returns an error if it is another one.
 func wants(ctx context.Context, held section.Held, want string) error {
 	value, err := held.Get(ctx)
-	if err != nil || string(value) != want {
-		return fmt.Errorf("got %q, %v, not %q", value, err, want)
+	switch {
+	case err != nil:
+		return fmt.Errorf("get: %w", err)
+	case string(value) != want:
+		return fmt.Errorf("got %q, not %q", value, want)
 	}
 	return nil
 }
@@ -101,8 +104,11 @@ func valueIsKept(ctx context.Context, r *run) error {
 	one, two := r.open(), r.open()
 	last := "\x00\xff'\"" + r.key
 	err := within(ctx, one, r.key, func(held section.Held) error {
-		if value, err := held.Get(ctx); !errors.Is(err, section.ErrNoValue) {
-			return fmt.Errorf("a new key holds %q, %v", value, err)
+		switch value, err := held.Get(ctx); {
+		case err == nil:
+			return fmt.Errorf("a new key has %q", value)
+		case !errors.Is(err, section.ErrNoValue):
+			return fmt.Errorf("get of a new key: %w", err)
 		}
 		for _, value := range []string{"zz", "a", last} {
 			if err := held.Put(ctx, []byte(value)); err != nil {

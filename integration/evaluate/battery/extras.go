@@ -42,17 +42,21 @@ func tryingTells(ctx context.Context, r *run) error {
 	}
 	key := r.key + "try"
 	err := within(ctx, r.open(), key, func(section.Held) error {
-		if _, in, err := two.TryEnter(ctx, key); in || err != nil {
-			return fmt.Errorf("tried a key that is held: %v, %v", in, err)
+		_, in, err := two.TryEnter(ctx, key)
+		if in {
+			return errors.New("tried a key that is held, and entered")
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return err
 	}
 	held, in, err := two.TryEnter(ctx, key)
-	if !in || err != nil {
-		return fmt.Errorf("tried a key that is free: %v, %v", in, err)
+	switch {
+	case err != nil:
+		return fmt.Errorf("try a key that is free: %w", err)
+	case !in:
+		return errors.New("tried a key that is free, and did not enter")
 	}
 	return errors.Join(held.Put(ctx, []byte("tried")), held.Leave(ctx))
 }

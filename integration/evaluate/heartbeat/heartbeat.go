@@ -62,7 +62,7 @@ const (
 	deleteStatement = "DELETE FROM lwt_tokens WHERE \"token\" = ?"
 	deleteMine      = "DELETE FROM lwt_tokens WHERE \"token\" = ? IF service_session_id = ?"
 	beatStatement   = "INSERT INTO token_times (service_session_id, tokens, timestamp) VALUES (?, ?, ?)"
-	allTokens       = "SELECT \"token\", service_session_id, timestamp FROM lwt_tokens"
+	allTokens       = "SELECT \"token\", service_session_id, timestamp FROM lwt_tokens" //nolint:gosec // G101: no credentials
 	timesStatement  = "SELECT tokens, timestamp FROM token_times WHERE service_session_id = ?"
 )
 

@@ -95,8 +95,8 @@ func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
 	return h, nil
 }
 
-// sleep is sleep(rand(1)).
-func (c *Client) sleep() time.Duration { return rand.N(c.o.Sleep) }
+// sleep returns a random pause, as sleep(rand(1)) in the paper.
+func (c *Client) sleep() time.Duration { return rand.N(c.o.Sleep) } //nolint:gosec // G404: chance, not secrets
 
 // TryEnter is one attempt: what it has written it deletes again unless it is alone.
 func (c *Client) TryEnter(ctx context.Context, key string) (section.Held, bool, error) {

@@ -40,12 +40,12 @@ func StartServer(ctx context.Context, dir string) (*Server, error) {
 	if err := errors.Join(os.Mkdir(data, 0o700), os.Chown(data, int(as.Uid), int(as.Gid))); err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	initdb := exec.CommandContext(ctx, "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync")
+	initdb := exec.CommandContext(ctx, "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync") //nolint:gosec // our own words
 	initdb.Dir, initdb.SysProcAttr = "/", &syscall.SysProcAttr{Credential: as}
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("postgres: initdb: %w\n%s", err, out)
 	}
-	cmd := exec.Command("postgres", "-D", data, "-k", data, "-c", "listen_addresses=", "-c", "max_connections=300") //nolint:noctx // it ends by Kill
+	cmd := exec.Command("postgres", "-D", data, "-k", data, "-c", "listen_addresses=", "-c", "max_connections=300") //nolint:gosec,noctx // our own words; it ends by Kill
 	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: as}
 	p, err := child.Start(cmd)
 	if err != nil {

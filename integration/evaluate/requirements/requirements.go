@@ -90,8 +90,8 @@ func workers(open func() (Lock, error), n int, work func(i int, lock Lock) error
 	return all.Wait()
 }
 
-// Deadlock: workers take the same batch in opposite orders, and keep what they get until they have
-// processed it. All come to an end, and every key has been processed by each.
+// Deadlock has workers take the same batch in opposite orders and keep each key until they have
+// processed the batch. All must end, and every key must have been processed by each.
 func (s System) Deadlock(ctx context.Context) error {
 	const workers = 2
 	all := keys("deadlock", 6)
@@ -108,8 +108,7 @@ func (s System) Deadlock(ctx context.Context) error {
 	return s.check(ctx, all, workers)
 }
 
-// Starvation: as many workers as are told want one key all the time. Each gets it as often as it
-// wants.
+// Starvation has workers enter one key again and again. Each must get it as often as it tries.
 func (s System) Starvation(ctx context.Context, workers int) error {
 	const sections = 5
 	err := s.workers(workers, func(_ int, lock Lock) error {
@@ -130,8 +129,8 @@ func (s System) Starvation(ctx context.Context, workers int) error {
 	return s.check(ctx, []string{"starvation"}, workers*sections)
 }
 
-// Redeployment: all workers end with a batch half done, some in good order and one of them without
-// a word. Those that come after them work off the whole of it.
+// Redeployment has all workers end in the middle of a batch, one of them without leaving. Workers
+// that start afterwards must be able to process the whole batch.
 func (s System) Redeployment(ctx context.Context) error {
 	all := keys("redeployment", 4)
 	stop := errors.New("redeployed")
@@ -157,11 +156,11 @@ func (s System) Redeployment(ctx context.Context) error {
 	return s.check(ctx, all, 2)
 }
 
-// ErrSafety is the answer of StopTheWorld where the put of the one that had stopped was carried out.
+// ErrSafety is returned by StopTheWorld if the put of the paused worker was carried out.
 var ErrSafety = errors.New("a worker that had been taken for dead has written")
 
-// StopTheWorld: a worker stops within its section, for so long that another one enters. When it goes
-// on, its put must be refused.
+// StopTheWorld has a worker pause within its section until another one enters. When it continues,
+// its put must be refused.
 func (s System) StopTheWorld(ctx context.Context) error {
 	stopped, err := s.Mortal()
 	if err != nil {
@@ -190,14 +189,13 @@ func (s System) StopTheWorld(ctx context.Context) error {
 		return err
 	}
 	if wrote == nil || string(value) != "of the other" {
-		return fmt.Errorf("%w: %q, told %v", ErrSafety, value, wrote)
+		return fmt.Errorf("%w: %q, told %v", ErrSafety, value, wrote) //nolint:errorlint // nil where the put was acknowledged
 	}
 	return nil
 }
 
-// Performance: two workers process batches of which a share is the same for both, and the rest is
-// each one's own. It returns how long the slower one took with each share; what it takes more than
-// with 0 is the price of conflict.
+// Performance has two workers process batches of which a share is the same for both. It returns how
+// long the slower worker took with each share; the difference to a share of 0 is the cost of conflict.
 func (s System) Performance(ctx context.Context, size int, shares ...float64) ([]time.Duration, error) {
 	var took []time.Duration
 	for round, share := range shares {

@@ -123,7 +123,7 @@ func (r *run) try(ctx context.Context, f Fault, number int) error {
 	if len(all) == 0 {
 		return nil
 	}
-	fmt.Fprintf(r.o.Log, "%s: %d systems\n", f.Name, len(all))
+	_, _ = fmt.Fprintf(r.o.Log, "%s: %d systems\n", f.Name, len(all))
 	if err := play(ctx, r.world, f, all); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (r *run) try(ctx context.Context, f Fault, number int) error {
 		if err := c.judge(t, r.o.Out); err != nil {
 			return err
 		}
-		fmt.Fprintf(r.o.Log, "  %-24s seed %d: %3d sections, blocked %v, %v %s\n", c.System, t.seed, t.history.Count(judge.Enter, judge.Done), t.blocked, c.Violations, c.Failed)
+		_, _ = fmt.Fprintf(r.o.Log, "  %-24s seed %d: %3d sections, blocked %v, %v %s\n", c.System, t.seed, t.history.Count(judge.Enter, judge.Done), t.blocked, c.Violations, c.Failed)
 	}
 	r.table.When, r.table.Load = time.Now().UTC().Format(time.DateOnly), max(r.table.Load, wanting())
 	return r.table.save(r.o.Out)

@@ -86,8 +86,8 @@ func (t *trial) start(k int, r role) error {
 
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) } // one that is gone hears nothing
 
-// tell gives a command.
-func (p *process) tell(format string, args ...any) { _, _ = fmt.Fprintf(p.stdin, format+"\n", args...) }
+// tell sends a command.
+func (p *process) tell(command string) { _, _ = fmt.Fprintln(p.stdin, command) }
 
 // end kills the process, and returns when all that it wrote was read.
 func (p *process) end() {

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// relay is the way of one process to its store. While it is cut, what either side says is kept, and arrives late.
+// relay connects one process to its store. While it is cut it keeps all bytes back, and sends them later.
 type relay struct {
 	target string
 	listen net.Listener
@@ -20,7 +20,7 @@ type relay struct {
 
 // newRelay listens at an address.
 func newRelay(address, target string) (*relay, error) {
-	l, err := net.Listen("tcp", address)
+	l, err := net.Listen("tcp", address) //nolint:noctx // it ends by close
 	if err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
@@ -30,7 +30,7 @@ func newRelay(address, target string) (*relay, error) {
 	return r, nil
 }
 
-// cut keeps everything back from now on.
+// cut keeps all bytes back from now on.
 func (r *relay) cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +69,7 @@ func (r *relay) accept() {
 			return
 		}
 		<-r.passing()
-		far, err := net.Dial("tcp", r.target)
+		far, err := net.Dial("tcp", r.target) //nolint:noctx // it ends by close
 		if err != nil {
 			_ = near.Close()
 			continue

@@ -69,7 +69,7 @@ func (s Suite) Run(ctx context.Context) (err error) {
 
 // strike runs a service under faults.
 func (s Suite) strike(ctx context.Context, stage *Stage, t *tally) {
-	fmt.Fprintf(s.Log, "  %s over %s: %d faults\n", t.service, t.over, s.Strikes)
+	_, _ = fmt.Fprintf(s.Log, "  %s over %s: %d faults\n", t.service, t.over, s.Strikes)
 	ctx, end := context.WithTimeout(ctx, suiteLimit+time.Duration(s.Strikes)*6*lease)
 	defer end()
 	var r *Result
@@ -80,7 +80,7 @@ func (s Suite) strike(ctx context.Context, stage *Stage, t *tally) {
 
 // measure runs a service without faults.
 func (s Suite) measure(ctx context.Context, stage *Stage, t *tally) {
-	fmt.Fprintf(s.Log, "  %s over %s: without faults\n", t.service, t.over)
+	_, _ = fmt.Fprintf(s.Log, "  %s over %s: without faults\n", t.service, t.over)
 	ctx, end := context.WithTimeout(ctx, suiteLimit+s.Span)
 	defer end()
 	r, err := stage.Run(ctx, Options{Service: t.service, Over: t.over, Settle: s.Span, Bare: true})
