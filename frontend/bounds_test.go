@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -24,9 +25,13 @@ type waitingLocks struct {
 	gone   chan struct{}
 	answer musiccore.Answer
 	list   []musiccore.Listing
+	takes  time.Duration // how long Lock and List take, in a bubble of synctest; 0 elsewhere
 }
 
-func (p *waitingLocks) List(musiccore.Key) ([]musiccore.Listing, []string) { return p.list, nil }
+func (p *waitingLocks) List(musiccore.Key) ([]musiccore.Listing, []string) {
+	time.Sleep(p.takes)
+	return p.list, nil
+}
 
 func (p *waitingLocks) Lock(_ musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (musiccore.Answer, func()) {
 	p.asked <- q.Owner
@@ -34,6 +39,7 @@ func (p *waitingLocks) Lock(_ musiccore.Key, q musiccore.Request, done func(musi
 		return musiccore.Answer{}, func() { p.gone <- struct{}{} }
 	}
 	go done(p.answer)
+	time.Sleep(p.takes)
 	return musiccore.Answer{}, func() {}
 }
 
@@ -44,11 +50,22 @@ func (p *waitingLocks) Force(_ musiccore.Key, f Force, done func(musiccore.Answe
 
 // patientRig is a server with a critical table and such a core.
 func patientRig(t *testing.T, waits bool, change ...func(*Options)) (*rig, *waitingLocks) {
+	core := newWaitingLocks(waits)
+	r := newRig(t, append(change, func(o *Options) { o.Locks = core })...)
+	r.createAccounts()
+	return r, core
+}
+
+// newWaitingLocks returns Locks that keep every client waiting, or grant to all.
+func newWaitingLocks(waits bool) *waitingLocks {
 	core := &waitingLocks{waits: waits, asked: make(chan string, 100), gone: make(chan struct{}, 100)}
 	core.answer.Grant = musiccore.Grant{Applied: true, Ref: 3, State: musiccore.StateHeld}
-	r := newRig(t, append(change, func(o *Options) { o.Locks = core })...)
+	return core
+}
+
+// createAccounts adds the critical table bank.accounts, whose key is id.
+func (r *rig) createAccounts() {
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}})
-	return r, core
 }
 
 // AS and REASON have a bound, written or bound: what is longer is refused, and never gets to the core.

@@ -1,9 +1,10 @@
 package frontend
 
 import (
-	"net"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -45,29 +46,45 @@ func TestMessagesThatAreNeverFinished(t *testing.T) {
 	})
 }
 
-// The rest of a message that has begun has its time, whether nothing more comes or a byte now and then.
+// The rest of a message that has begun has its time, whether nothing more comes or a byte now and then, and whether the message is held back
+// until it is whole or forwarded as it arrives.
 func TestMessagesHaveTheirTime(t *testing.T) {
-	bothFramings(t, func(t *testing.T, d dialect) {
-		r := newRig(t, func(o *Options) { o.MessageTimeout = 100 * time.Millisecond })
-		for _, trickles := range []bool{false, true} {
-			for _, begun := range []int{3, 5000} {
-				client, backend := r.login(d)
-				relayed(client, backend, 1, query("SELECT a FROM b.c"), rows(noise(100)))
-				time.Sleep(200 * time.Millisecond) // between two messages there is no hurry
-				relayed(client, backend, 1, query("SELECT a FROM b.c"), rows(noise(100)))
-				b := client.framed(client.envelope(t, 1, execute(idOf("none"), noise(10_000))))
-				client.write(b[:begun])
-				for i := begun; trickles && i < len(b); i++ {
-					if _, err := client.Write(b[i : i+1]); err != nil {
-						break
+	const limit = 100 * time.Millisecond
+	for name, late := range map[string]message.Message{
+		"held back": execute(idOf("none"), noise(10_000)),
+		"forwarded": &message.Query{Query: "INSERT INTO b.c (a) VALUES (?)", Options: &message.QueryOptions{
+			PositionalValues: []*primitive.Value{primitive.NewValue(noise(10_000))},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothFramings(t, func(t *testing.T, d dialect) {
+				for _, trickles := range []bool{false, true} {
+					for _, begun := range []int{3, 5000} {
+						synctest.Test(t, func(t *testing.T) {
+							r := newPipedRig(t, func(o *Options) { o.MessageTimeout = limit })
+							client, backend := r.login(d)
+							relayed(client, backend, 1, query("SELECT a FROM b.c"), rows(noise(100)))
+							time.Sleep(10 * limit) // between two messages there is no hurry
+							relayed(client, backend, 1, query("SELECT a FROM b.c"), rows(noise(100)))
+							go func() { _, _ = io.Copy(io.Discard, backend) }()
+							b := client.framed(client.envelope(t, 1, late))
+							client.write(b[:begun])
+							began := time.Now()
+							for i := begun; trickles && i < len(b); i++ {
+								if _, err := client.Write(b[i : i+1]); err != nil {
+									break
+								}
+								time.Sleep(limit / 20)
+							}
+							assert.Contains(t, r.end()["error"], errClientLate.Error())
+							assert.Less(t, time.Since(began), 20*limit, "with the farewell")
+							_ = client.Close()
+						})
 					}
-					time.Sleep(5 * time.Millisecond)
 				}
-				assert.Contains(t, r.end()["error"], errClientLate.Error())
-				_ = client.Close()
-			}
-		}
-	})
+			})
+		})
+	}
 }
 
 // No answer is made for a client that does not read: neither of its locks nor of lists, however many it asks for at once. When it reads, it
@@ -76,34 +93,36 @@ func TestAnswersAreOwedWithinBounds(t *testing.T) {
 	const asked, answers = 20_000, 1 << 20
 	for name, text := range map[string]string{"LOCK": "LOCK bank.accounts WHERE id = 'x'", "LIST": "LIST LOCKS"} {
 		t.Run(name, func(t *testing.T) {
-			r, core := patientRig(t, false, func(o *Options) { o.Limits().Waits = asked })
-			core.answer.Grant.Holder = strings.Repeat("h", 256)
-			core.asked = make(chan string, asked)
-			client, _ := r.login(dialect{version: v4})
-			require.NoError(t, client.Conn.(*net.TCPConn).SetReadBuffer(64<<10)) // else the kernel takes much of it
-			n := asked
-			if name == "LIST" {
-				core.list, n = make([]musiccore.Listing, 5000), 40
-			}
-			var all []byte
-			for stream := range n {
-				all = append(all, client.envelope(t, int16(stream), query(text))...)
-			}
-			go func() { _, _ = client.Write(all) }()
-			var owes *conn
-			r.server.each(func(c *conn) { owes = c })
-			require.Eventually(t, func() bool { return owes.down.Out.Full() }, patience, time.Millisecond)
-			for range 50 { // it would go on, if it did
-				assert.Less(t, owes.down.Out.Backlog(), int64(4*answers))
+			synctest.Test(t, func(t *testing.T) {
+				core := newWaitingLocks(false)
+				r := newPipedRig(t, func(o *Options) { o.Locks, o.Limits().Waits = core, asked })
+				r.createAccounts()
+				core.answer.Grant.Holder = strings.Repeat("h", 256)
+				core.asked, core.takes = make(chan string, asked), time.Microsecond
+				client, _ := r.login(dialect{version: v4})
+				n := asked
+				if name == "LIST" {
+					core.list, n = make([]musiccore.Listing, 5000), 40
+				}
+				var all []byte
+				for stream := range n {
+					all = append(all, client.envelope(t, int16(stream), query(text))...)
+				}
+				go func() { _, _ = client.Write(all) }()
+				time.Sleep(time.Second)
+				synctest.Wait() // nothing more is done before the client reads
+				r.server.each(func(owes *conn) {
+					assert.True(t, owes.down.Out.Full())
+					assert.Less(t, owes.down.Out.Backlog(), int64(4*answers))
+				})
 				assert.Less(t, len(core.asked), asked)
-				time.Sleep(time.Millisecond)
-			}
-			got := map[int16]bool{}
-			for range n {
-				got[client.next().Header.StreamId] = true
-			}
-			assert.Len(t, got, n)
-			_ = client.Close()
+				got := map[int16]bool{}
+				for range n {
+					got[client.next().Header.StreamId] = true
+				}
+				assert.Len(t, got, n)
+				_ = client.Close()
+			})
 		})
 	}
 }

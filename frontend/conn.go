@@ -74,7 +74,7 @@ type pending struct {
 	rights         rights
 	guesses        wrongReferences
 	waitingBytes   atomic.Int64  // bytes of requests that wait for the core
-	listing        sync.Mutex    // held while an answer is made whose size is not known in advance
+	listing        chan struct{} // holds a value while an answer is made whose size is not known in advance
 	timestampsTold atomic.Bool   // see timestampWarning
 	awaited        atomic.Bool   // the direction up waits until every request has been answered
 	settled        chan struct{} // receives when awaited is set and a request has been answered
@@ -89,7 +89,7 @@ func newConn(s *Server, client net.Conn) *conn {
 	c.performing = noStream
 	c.sample.Start()
 	c.done = make(chan struct{})
-	c.settled, c.guesses.turn = make(chan struct{}, 1), make(chan struct{}, 1)
+	c.settled, c.guesses.turn, c.listing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	c.up = relay.NewDirection((*requests)(c), &c.framing, c.account())
 	c.up.In = relay.NewInbound(client, &s.buffers, c.account())
 	c.down = relay.NewDirection((*responses)(c), &c.framing, c.account())

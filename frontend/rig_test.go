@@ -24,6 +24,7 @@ type rig struct {
 	t         testing.TB
 	server    *Server
 	address   string
+	pipes     *pipeListener // where the server accepts in place of address, if it is a piped rig
 	cassandra net.Listener
 	logged    *logLines
 	stop      context.CancelFunc // ends Serve's context
@@ -40,14 +41,32 @@ func limited(change func(*Limits)) func() *Limits {
 	return func() *Limits { return &l }
 }
 
-// newRig starts a server. It is stopped, and must have left nothing behind, when the test ends.
+// newRig starts a server whose connections are TCP's. It is stopped, and must have left nothing behind, when the test ends.
 func newRig(t testing.TB, change ...func(*Options)) *rig {
 	t.Helper()
-	r := &rig{t: t, cassandra: listen(t), logged: &logLines{lines: make(chan map[string]any, 4096)}, served: make(chan error, 1)}
+	return rigBetween(t, listen(t), listen(t), change)
+}
+
+// newPipedRig is newRig with connections that are pipes, for a test in a bubble of synctest.
+func newPipedRig(t testing.TB, change ...func(*Options)) *rig {
+	t.Helper()
+	clients := newPipeListener()
+	r := rigBetween(t, clients, newPipeListener(), change)
+	r.pipes = clients
+	return r
+}
+
+// rigBetween starts a server that accepts at clients and dials cassandra.
+func rigBetween(t testing.TB, clients, cassandra net.Listener, change []func(*Options)) *rig {
+	t.Helper()
+	r := &rig{t: t, cassandra: cassandra, logged: &logLines{lines: make(chan map[string]any, 4096)}, served: make(chan error, 1)}
 	o := Options{
 		Cluster: Cluster{
 			Dial: func(ctx context.Context) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, "tcp", r.cassandra.Addr().String())
+				if pipes, ok := cassandra.(*pipeListener); ok {
+					return pipes.dial()
+				}
+				return new(net.Dialer).DialContext(ctx, "tcp", cassandra.Addr().String())
 			},
 			Advertise: netip.MustParseAddrPort(advertised),
 		},
@@ -61,12 +80,11 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 		c(&o)
 	}
 	r.server = NewServer(o)
-	ln := listen(t)
-	r.address = ln.Addr().String()
+	r.address = clients.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	ignored := goleak.IgnoreCurrent()
-	go func() { r.served <- r.server.Serve(ctx, ln) }()
+	go func() { r.served <- r.server.Serve(ctx, clients) }()
 	t.Cleanup(func() {
 		stop()
 		r.waitServed()
@@ -77,6 +95,14 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 		goleak.VerifyNone(t, ignored)
 	})
 	return r
+}
+
+// connect connects to the server.
+func (r *rig) connect() (net.Conn, error) {
+	if r.pipes != nil {
+		return r.pipes.dial()
+	}
+	return net.Dial("tcp", r.address)
 }
 
 func listen(t testing.TB) net.Listener {
@@ -101,7 +127,7 @@ func (r *rig) waitServed() {
 // dial connects a client that has said nothing yet.
 func (r *rig) dial(d dialect) *peer {
 	r.t.Helper()
-	conn, err := net.Dial("tcp", r.address)
+	conn, err := r.connect()
 	require.NoError(r.t, err)
 	return newPeer(r.t, conn, d)
 }
@@ -109,7 +135,9 @@ func (r *rig) dial(d dialect) *peer {
 // accept takes the next connection that the proxy has made to Cassandra.
 func (r *rig) accept(d dialect) *peer {
 	r.t.Helper()
-	require.NoError(r.t, r.cassandra.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+	if ln, ok := r.cassandra.(*net.TCPListener); ok {
+		require.NoError(r.t, ln.SetDeadline(time.Now().Add(patience)))
+	}
 	conn, err := r.cassandra.Accept()
 	require.NoError(r.t, err)
 	return newPeer(r.t, conn, d)

@@ -235,8 +235,8 @@ func (a *lockExecution) list() *wire.Failure {
 	}
 	c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
 	c.answerLater(h.Stream, func() []byte {
-		c.listing.Lock() // one answer at a time, and only if the client reads its answers
-		defer c.listing.Unlock()
+		c.listing <- struct{}{} // one answer at a time, and only if the client reads its answers
+		defer func() { <-c.listing }()
 		c.down.Out.Room(c.done)
 		return c.listEnvelope(h.Stream, only)
 	})
