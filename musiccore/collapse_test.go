@@ -36,13 +36,13 @@ func TestACrowdRecoversFromADisturbance(t *testing.T) {
 				synctest.Wait()
 				assert.GreaterOrEqual(t, 10*after, 9*before, "%d sections a second, %d before", after, before)
 				assert.GreaterOrEqual(t, before, 8_000, "sections a second before: the crowd alone is too much")
-				time.Sleep(time.Minute) // for what is on its way
+				time.Sleep(time.Minute) // until nothing is in flight
 			})
 		})
 	}
 }
 
-// stall lets the next holder stay for so long.
+// stall has the next holder keep the lock for a while.
 func (f *farSim) stall(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,29 +10,30 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// far is one key that clients at far sites want again and again, in time that costs nothing.
+// farSim is one key that clients at distant sites lock again and again, on the virtual time of
+// synctest.
 type farSim struct {
-	mu    sync.Mutex // of all that follows
+	mu    sync.Mutex // guards the fields below
 	store *fakeStore
 	key   Key
 	sites []*farSite
-	order []LockRef // as they were granted
+	order []LockRef // the references in the order of their grants
 	lwts  int
 	paxos chan struct{} // one LWT at a time
 	ended chan struct{}
 	load
-	pause time.Duration // the next holder stays so long
+	pause time.Duration // for how long the next holder keeps the lock; then 0
 }
 
-// load is what clients do at each site, and what they meet.
+// load is what the clients of each site do, and how long an LWT takes.
 type load struct {
 	clients int
 	ops     []Kind        // of a section
 	wait    time.Duration // of a LOCK; 0: its default
-	lwt     time.Duration // how long one takes beside the network
+	lwt     time.Duration // the duration of an LWT without the network's part
 }
 
-// farSite is a proxy there. rtt is its way to the nearest other replica and back.
+// farSite is the proxy of a site. rtt is the round trip to the nearest other replica.
 type farSite struct {
 	*farSim
 	core     *Core
@@ -67,12 +68,12 @@ func newFar(t *testing.T, l load, rtts ...time.Duration) *farSim {
 }
 
 func farTime() Now {
-	now := time.Hour + time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) // when a bubble begins
+	now := time.Hour + time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) // when a synctest bubble begins
 	wall := t0 + Stamp(now.Microseconds())
 	return Now{Boot: now, Raw: now, Wall: wall, Clk: wall}
 }
 
-// beat keeps the session alive until the end.
+// beat keeps the session alive until the simulation ends.
 func (s *farSite) beat() {
 	select {
 	case <-s.ended:
@@ -85,7 +86,7 @@ func (s *farSite) beat() {
 	time.AfterFunc(s.core.opts.SessionLease/3, s.beat)
 }
 
-// call does something with the core and carries out what it wants.
+// call passes an event to the core and carries out its effects.
 func (s *farSite) call(do func() Effects) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +108,9 @@ func (s *farSite) call(do func() Effects) {
 	}
 }
 
-// do carries out a command: an LWT goes to the others and back three times, once where it is refused, and nothing else
-// changes the row meanwhile. The others have it when its commit gets there, half a way before it is answered.
+// do carries out a command. An LWT takes three round trips to the other replicas, or one if it is
+// refused, and excludes other LWTs meanwhile. The other replicas have it when its commit arrives,
+// half a round trip before it is answered.
 func (s *farSite) do(c Command) {
 	select {
 	case <-s.ended:
@@ -148,7 +150,8 @@ func (s *farSite) do(c Command) {
 	s.call(func() Effects { return s.core.Reply(farTime(), c.ID, r) })
 }
 
-// ask is an operation of a client, answered at once or later; false at the end.
+// ask does an operation of a client and waits for its answer. It returns false when the simulation
+// has ended.
 func (s *farSite) ask(do func(OpID) (Ticket, Effects)) (a Answer, ok bool) {
 	got := make(chan Answer, 1)
 	s.call(func() Effects {
@@ -168,7 +171,7 @@ func (s *farSite) ask(do func(OpID) (Ticket, Effects)) (a Answer, ok bool) {
 	}
 }
 
-// section is lock, the operations, unlock.
+// section locks, does the operations and unlocks.
 func (s *farSite) section() bool {
 	q := Request{Wait: s.wait}
 	a, ok := s.ask(func(op OpID) (Ticket, Effects) { return Ticket{}, s.core.Lock(farTime(), op, s.key, q) })
@@ -201,9 +204,10 @@ func (s *farSite) section() bool {
 	return ok
 }
 
-// Clients at three sites want one key (54, 72 and 24 ms between them). In the end each site has one block in the queue, and one LWT
-// gives it back and enqueues all who have come meanwhile: one a term, of as many sections as there are clients at a site, but where a
-// site's clients have fallen apart into two blocks. They go in the order of their references, and each site has its share.
+// Clients at three sites (54, 72 and 24 ms apart) lock one key. After a while each site has one
+// block in the queue, and one LWT releases it and enqueues all clients that have come meanwhile:
+// one LWT for each term, which has as many sections as a site has clients, unless a site's clients
+// are in two blocks. Sections follow the order of their references, and each site has its share.
 func TestFarSitesShareAKeyByOneLWTATerm(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -231,19 +235,19 @@ func TestFarSitesShareAKeyByOneLWTATerm(t *testing.T) {
 					n := done.sections[i+1] - settled.sections[i+1]
 					assert.GreaterOrEqual(t, 4*n, sections, "site %d: %d of %d sections", i+1, n, sections)
 				}
-				time.Sleep(time.Minute) // for what is on its way
+				time.Sleep(time.Minute) // until nothing is in flight
 			})
 		})
 	}
 }
 
-// count is what has been done so far: sections of all sites, and of each.
+// count is how much has been done so far: LWTs, and sections of all sites and of each.
 type count struct {
 	lwts     int
 	sections [4]int
 }
 
-// after is the count when some time has gone by.
+// after returns the count after some time.
 func (f *farSim) after(d time.Duration) count {
 	time.Sleep(d)
 	f.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// sim is one run of the protocol on virtual time: proxies with clients over
-// one store, every fault drawn from one seed. Equal seeds are equal runs.
+// sim is one run of the protocol on virtual time: proxies with clients over one store, with faults
+// drawn from one seed. Equal seeds give equal runs.
 type sim struct {
 	seed      int
 	now       time.Duration
@@ -31,29 +31,29 @@ type sim struct {
 	lives     uint16
 	closed    Stamp
 	plain     Stamp // above every plain write
-	lapse     Stamp // how much time has passed beside the run, by clk()
+	lapse     Stamp // how far clk() is ahead of the run's time
 	bySession map[SessionID]*proxy
 	hash      uint64
 	failed    error
 	tally     tally
 
-	cuts      map[cut]bool // what this run leaves out
+	cuts      map[cut]bool // events that this run leaves out
 	recording bool
 	struck    []cut
 	story     *[]string
-	trap      landmark // not 0: fail at the landmark below it
+	trap      landmark // not 0: the run fails at landmark trap-1
 }
 
-// event is something that happens, at a process or nowhere. After a crash it
-// is nobody's, during a pause it waits.
+// event is something that happens at a process, or outside of all. It is dropped if the process has
+// restarted, and waits while it is paused.
 type event struct {
 	proxy *proxy
 	life  int
 	do    func()
 }
 
-// queuedEvent is an event's place in time. It holds no pointer, so that sorting
-// costs the garbage collector nothing.
+// queuedEvent is an event's place in time. It has no pointer, so that sorting costs the garbage
+// collector nothing.
 type queuedEvent struct {
 	at    time.Duration
 	order uint64
@@ -139,24 +139,24 @@ func (s *sim) fail(format string, args ...any) {
 	}
 }
 
-// tell adds a line to the run's story, if anybody wants it.
+// tell adds a line to the run's story, if one is recorded.
 func (s *sim) tell(format string, args ...any) {
 	if s.story != nil {
 		*s.story = append(*s.story, fmt.Sprintf("%8.3f  "+format, append([]any{(s.now - simStart).Seconds()}, args...)...))
 	}
 }
 
-// say is tell for what is dear to put in words.
+// say is tell for a text that is expensive to make.
 func (s *sim) say(what func() string) {
 	if s.story != nil {
 		s.tell("%s", what())
 	}
 }
 
-// mixIn makes a number part of the run's hash.
+// mixIn adds a number to the run's hash.
 func (s *sim) mixIn(x uint64) { s.hash = (s.hash^x)*0x100000001b3 ^ s.hash>>29 }
 
-// run lets everything happen up to a moment.
+// run processes all events up to a moment.
 func (s *sim) run(until time.Duration) {
 	for s.failed == nil && len(s.queue.heap) > 0 && s.queue.heap[0].at <= until {
 		at, e := s.queue.pop()
@@ -174,13 +174,13 @@ func (s *sim) run(until time.Duration) {
 	s.now = max(s.now, until)
 }
 
-// t0 is what the clocks of tests show when time begins.
+// t0 is what the clocks of tests show at the beginning.
 const t0 = Stamp(1_700_000_000_000_000)
 
-// simStart is when a run begins: not at 0, which means "never" here and there.
+// simStart is when a run begins; not 0, which means "never" in some places.
 const simStart = time.Minute
 
-// options are the numbers of a run: small, and not the same in all.
+// options draws the options of a run: short times, and not the same in all runs.
 func (s *sim) options() Options {
 	w, o := &s.world, Defaults()
 	o.SessionLease, o.Margin, o.Grace = time.Second, 50*time.Millisecond, 200*time.Millisecond
@@ -242,9 +242,9 @@ func (s *sim) addProxy() {
 
 func (p *proxy) n3() int { return p.chance.n(3) }
 
-// plainData is what was written before the table was critical: on any number
-// of replicas. What is stamped ahead of the clock is on all of them (H5): on
-// one alone no QUORUM read need see it, and the protocol promises nothing.
+// plainData writes what the table had before it was critical, to any number of replicas. A write
+// with a stamp ahead of the clock goes to all of them (H5): on one alone, no QUORUM read need see
+// it, and the protocol promises nothing.
 func (s *sim) plainData() {
 	w := &s.world
 	for _, k := range s.keys {
@@ -270,8 +270,8 @@ func (s *sim) newValue(k Key) int {
 	return s.values
 }
 
-// play is a whole run: faults, then peace, in which every key must serve
-// everybody, and in the end come to rest (E8, VOPR style).
+// play does a whole run: faults first, then a time without, in which every key must serve all
+// clients and everything must come to rest (E8, as in VOPR).
 func (s *sim) play() {
 	s.run(s.now + 3*time.Second + 2*s.world.late())
 	s.heal()
@@ -285,7 +285,7 @@ func (s *sim) play() {
 	s.check.audit()
 }
 
-// until goes on until something is so, and fails if it does not come.
+// until runs until so returns true, and fails if it does not in time.
 func (s *sim) until(what string, within time.Duration, so func() bool) {
 	patience := s.opts.OpTimeout + time.Second
 	if s.wild {

@@ -5,69 +5,69 @@ import (
 	"time"
 )
 
-// fault is one kind of thing that chance does to a run. The last ones are no
-// faults but steps of clients: what the shrinker may leave out.
+// fault is one kind of random event in a run. The last ones are not faults but steps of clients,
+// which the shrinker may leave out.
 type fault uint8
 
 // The faults of docs/protocol.md 5, I13.
 const (
-	lwtLost       fault = iota // never happens
-	lwtDeaf                    // happens, nobody hears
-	lwtLate                    // happens after the issuer was told "unknown"
+	lwtLost       fault = iota // an LWT is never executed
+	lwtDeaf                    // an LWT is executed, its answer is lost
+	lwtLate                    // an LWT is executed after its sender was told "unknown"
 	commitMissed               // a replica of the lock row never gets it
-	commitLate                 // … or late
-	rowLost                    // a read of the lock row brings nothing
-	rowLate                    // … or brings its row late
-	beatLost                   // a beat is written late, and its issuer hears nothing
+	commitLate                 // a replica of the lock row gets it late
+	rowLost                    // a read of the lock row is not answered
+	rowLate                    // a read of the lock row is answered late
+	beatLost                   // a beat is written late and not acknowledged
 	beatLate                   // a beat is written and acknowledged late
-	beatDeaf                   // a beat is written, and acknowledged late
-	beatOld                    // a beat is read at some time between asking and answer
+	beatDeaf                   // a beat is written in time and acknowledged late
+	beatOld                    // a read of a beat takes long
 	beatUnread                 // a beat cannot be read
 	dataMissed                 // a replica never gets a mutation
-	dataLate                   // … or late
-	dataHinted                 // … or very late
-	dataDoubled                // … or again, very late
-	dataDeaf                   // the acknowledgement never comes
-	ackLate                    // … or late
-	dataUnread                 // a QUORUM read of the data brings nothing
-	dataDown                   // a replica is away for a while
+	dataLate                   // a replica gets a mutation late
+	dataHinted                 // a replica gets a mutation very late
+	dataDoubled                // a replica gets a mutation again, very late
+	dataDeaf                   // an acknowledgement is lost
+	ackLate                    // an acknowledgement is late
+	dataUnread                 // a QUORUM read of the data is not answered
+	dataDown                   // a replica is down for a while
 	dataTooLarge               // a key does not fit one page
 	pause                      // a process stops for a while
-	cutOff                     // a process reaches the lock store with nothing for a while
-	suspend                    // … and its BOOTTIME with it, against all rules: the wall clock knows
-	freeze                     // … and every clock of its machine with it
-	crash                      // a process dies and comes back as another
-	shutdown                   // a process ends in order
-	wallJump                   // its wall clock jumps, either way
-	clkJump                    // its clk() jumps, either way
-	clkGone                    // its clocks differ too much for new terms
-	clockRate                  // its clocks run at another rate, within eps
-	clockSlewed                // its BOOTTIME and wall clock are slewed, by up to 10 %
-	clockWild                  // … and beyond
+	cutOff                     // a process cannot reach the lock store for a while
+	suspend                    // a process stops together with its BOOTTIME, which should not happen; its wall clock goes on
+	freeze                     // a process stops together with every clock of its machine
+	crash                      // a process crashes and restarts with another session
+	shutdown                   // a process shuts down in order
+	wallJump                   // a wall clock jumps forward or back
+	clkJump                    // clk() jumps forward or back
+	clkGone                    // the nodes' clocks differ too much for new terms
+	clockRate                  // clocks run at another rate, within eps
+	clockSlewed                // BOOTTIME and wall clock are slewed, by up to 10 %
+	clockWild                  // clocks run at another rate, beyond eps
 	schemaEvent                // a table was altered
 	closedRaised               // plain writes, and then a later closed
-	tableLost                  // a table is taken for dropped: its keys are forgotten
+	tableLost                  // a process takes the table for dropped and forgets its keys
 	putLate                    // a client sends its put late
 	putRefused                 // a put is definitely refused
-	refForged                  // a client names a reference that is not its own
-	endTwice                   // an End is given twice
-	clientGone                 // a waiting client goes away
-	clientSlow                 // a client thinks for long
+	refForged                  // a client uses a reference that is not its own
+	endTwice                   // a ticket is ended twice
+	clientGone                 // a waiting client disconnects
+	clientSlow                 // a client pauses between two operations
 	clientForgets              // a client never unlocks
-	clientMoves                // a client goes on at another proxy
+	clientMoves                // a client continues at another proxy
 	clientMany                 // a client does more than a window holds
 	peerLost                   // a message between proxies is lost
-	peerLate                   // … or late
-	peerTwice                  // … or comes twice
-	ownerLeaves                // an owner stops, ends or dies while its client works
-	forces                     // somebody forces a lock
-	aClient                    // a client is there at all
+	peerLate                   // a message between proxies is late
+	peerTwice                  // a message between proxies arrives twice
+	ownerLeaves                // an owner pauses, shuts down or crashes while its client works
+	forces                     // an operator ends a lock by force
+	aClient                    // a client takes part
 	aSection                   // a client does a section
 	anOperation                // a client does an operation
 	faults                     // how many there are
 )
 
-// String names a kind as the report does.
+// String returns the name of the fault in the report.
 func (f fault) String() string {
 	return [faults]string{
 		"LWT lost", "LWT applied, answer lost", "LWT applied late", "commit missed by a replica", "commit late at a replica",
@@ -82,8 +82,8 @@ func (f fault) String() string {
 	}[f]
 }
 
-// cut names one moment at which chance struck: the n-th of a kind that one
-// actor met. A run without it is the same until there.
+// cut identifies one random event: the n-th of a kind at one actor. A run without it is the same up
+// to that moment.
 type cut struct {
 	what fault
 	who  uint8
@@ -92,15 +92,15 @@ type cut struct {
 
 func (c cut) String() string { return fmt.Sprintf("%v %d of actor %d", c.what, c.n, c.who) }
 
-// chance is a source of chance of one actor. Each step of an actor forks its
-// own, so that what is left out of a run changes as little as possible.
+// chance is the source of randomness of one actor. Each step of an actor forks its own, so that
+// leaving out an event changes as little as possible in the rest of the run.
 type chance struct {
 	s   *sim
 	who *actor
 	x   uint64
 }
 
-// actor counts what has struck whom.
+// actor counts the events of each kind at one actor.
 type actor struct {
 	id uint8
 	n  [faults]int32
@@ -124,20 +124,20 @@ func (c *chance) fork() chance {
 	return chance{s: c.s, who: c.who, x: mixed(c.x)}
 }
 
-// n answers 0 … n-1.
+// n returns a number from 0 to n-1.
 func (c *chance) n(n int) int {
 	c.x++
 	return int(mixed(c.x) >> 33 % uint64(n))
 }
 
-// strikes is true about once in n times, more or less often in this run, and
-// never once the faults have ended.
+// strikes reports whether a fault happens now: about once in n calls, more or less often in this
+// run, and never after the faults have ended.
 func (c *chance) strikes(f fault, n int) bool {
 	roll := c.n(2 * n)
 	return c.s.faults && roll < int(c.s.mix[f]) && c.happens(f)
 }
 
-// happens counts a strike, unless this run leaves it out.
+// happens counts the event and returns true, unless this run leaves it out.
 func (c *chance) happens(f fault) bool {
 	s, id := c.s, cut{f, c.who.id, c.who.n[f]}
 	c.who.n[f]++
@@ -162,8 +162,8 @@ func (c *chance) hinted() time.Duration    { return c.ms(15_000) }
 func (c *chance) timeout() time.Duration   { return 100*time.Millisecond + c.ms(150) }
 func (c *chance) between(a, b Stamp) Stamp { return a + Stamp(c.n(int(b-a))) }
 
-// swarm draws how often each fault strikes in this run: not at all, about as
-// said, or more. In every fourth run one theme is all that happens.
+// swarm draws how often each fault happens in this run: never, about as its call says, or more
+// often. Every fourth run has only the faults of one theme.
 func (s *sim) swarm() {
 	w := &s.world
 	for f := range s.mix {
@@ -178,7 +178,7 @@ func (s *sim) swarm() {
 	}
 }
 
-// themes are faults that bring about together what none brings about alone.
+// themes are groups of faults that together lead to states which none of them leads to alone.
 func themes() [][]fault {
 	return [][]fault{
 		{forces, commitMissed, rowLate, lwtDeaf}, // strict tables

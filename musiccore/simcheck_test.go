@@ -2,30 +2,30 @@ package musiccore
 
 import "fmt"
 
-// checker knows the whole history of a run and says what must not be: the
-// invariants I1 to I12 of docs/protocol.md 5 and the oracle E1 to E9.
+// checker records the whole history of a run and reports what must not happen: violations of the
+// invariants I1 to I12 of docs/protocol.md 5, and of the oracle's E1 to E9.
 type checker struct {
 	s      *sim
 	keys   map[Key]*history
-	values []value // by number; 0 is "no value"
+	values []value // by number; 0: no value
 	dead   map[SessionID]bool
 }
 
-// value is a put's, or a plain write's. Values are compared by the stamp of
-// the mutation that first wrote them.
+// value is what a put or a plain write wrote. Values are ordered by the stamp of the mutation that
+// first wrote them.
 type value struct {
 	key      Key
 	stamp    Stamp
-	excluded bool // an answer said that it did not happen
+	excluded bool // an answer showed that it was not written
 }
 
-// issue is a ticket of a key.
+// issue identifies a ticket of a key.
 type issue struct {
 	epoch  Stamp
 	number uint64
 }
 
-// history is what happened at one key.
+// history is what has happened to one key.
 type history struct {
 	windows  map[Stamp]*windowHistory
 	stamps   map[Stamp]bool
@@ -34,39 +34,39 @@ type history struct {
 	opened   LockRef // the highest reference that was granted
 	grants   int
 	holder   map[LockRef]SessionID
-	excused  map[LockRef]SessionID // was granted it too late, of a lock row as it no longer was: its clocks had stood still
+	excused  map[LockRef]SessionID // granted by a process whose clocks had stood still, on an outdated lock row: not counted as a fault
 	kept     []Block               // what sessions reserved for themselves
 	entered  LockRef               // the highest reference that got a ticket or began a Synch
-	last     Stamp                 // … and the highest epoch
+	last     Stamp                 // the highest epoch that did
 	epoch    int                   // how often the table was closed
-	issued   map[issue]int         // in which epoch each ticket was given
+	issued   map[issue]int         // for each ticket, how often the table had been closed when it was given
 	acked    Stamp                 // the highest stamp of an acknowledged put
 	answered Stamp                 // the highest stamp that an answer showed
-	root     Stamp                 // of the latest term of which something was told
+	root     Stamp                 // the root of the latest term of which a client was told an outcome
 	ended    []int                 // puts that are over, not acknowledged and not excluded
 	puts     int
 	lastGet  lastGet
-	lost     map[LockRef]bool // references that somebody was told are lost
+	lost     map[LockRef]bool // references that a client was told are lost
 	late     map[issue]bool   // tickets that were given after that
 }
 
-// window1 is one epoch: whose it is, and how it ended.
+// windowHistory is what happened to one epoch: which term used it, and how it ended.
 type windowHistory struct {
 	root    Stamp // the first epoch of the term
 	ref     LockRef
 	session SessionID
-	end     Stamp // the epoch that followed
+	end     Stamp // the epoch that followed; 0: none yet
 	synced  bool
 }
 
-// lastGet is the answer that a holder got last, while no put was under way.
+// lastGet is the last answer that a holder got while no put was in flight.
 type lastGet struct {
 	ref   LockRef
 	value int
 	puts  int
 }
 
-// getting is what was known when a get began.
+// getting is what was known when a get began: which answers it may have.
 type getting struct {
 	floor Stamp
 	over  []int
@@ -79,7 +79,7 @@ func newChecker(s *sim) *checker {
 	return &checker{s: s, keys: map[Key]*history{}, values: make([]value, 1), dead: map[SessionID]bool{}}
 }
 
-// named is a value for people.
+// named returns a value as text.
 func (c *checker) named(v int) string {
 	if v == 0 {
 		return "nothing"
@@ -107,7 +107,7 @@ func (c *checker) window(k Key, epoch Stamp) *windowHistory {
 	return h.windows[epoch]
 }
 
-// row is a decided LWT: I1, I7, I12, and I6 where it leaves a clean row.
+// row checks a decided LWT: I1, I7, I12, and I6 if it leaves a clean row.
 func (c *checker) row(k Key, from, to *Row, l *sent) {
 	h := c.key(k)
 	if from != nil {
@@ -132,7 +132,8 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 		case l.why == purposeRenew:
 			w.root, w.synced = old.root, old.synced || !from.DirtySince(c.s.closed)
 		case !to.Dirty:
-			// Who has not heard of closed yet goes by its own, which may lie below it: it has synchronised above the plain writes.
+			// A proxy that does not know closed yet uses its own, which may be lower: it has
+			// synchronised above the plain writes.
 			w.synced = old.synced
 		}
 		clean := !to.Dirty && to.Epoch >= c.s.closed
@@ -158,7 +159,7 @@ func (c *checker) forward(k Key, from, to *Row) {
 	}
 }
 
-// passing is a Preempt: only the dead are passed over (I11).
+// passing checks a Preempt: it may pass over references of dead sessions only (I11).
 func (c *checker) passing(from, to *Row) {
 	c.s.metIf(from.retained(from.Head), keptPassed)
 	for r := from.Head; r < to.Head; r++ {
@@ -172,7 +173,7 @@ func (c *checker) passing(from, to *Row) {
 	}
 }
 
-// settled is I6: no quorum reads anything else than another, now or later.
+// settled checks I6: all quorums read the same, now and later.
 func (c *checker) settled(k Key, what string) {
 	st := c.s.store
 	d := st.data(k)
@@ -199,7 +200,7 @@ func (h *history) termOf(r LockRef) LockRef {
 	return r
 }
 
-// entering is a ticket or a Synch of a reference: I2.
+// entering checks a ticket or a Synch of a reference: I2.
 func (c *checker) entering(p *proxy, k Key, r LockRef, epoch Stamp) *windowHistory {
 	h := c.key(k)
 	h.entered, h.last = max(h.entered, r), max(h.last, epoch)
@@ -211,7 +212,7 @@ func (c *checker) entering(p *proxy, k Key, r LockRef, epoch Stamp) *windowHisto
 	return w
 }
 
-// ticketed is a ticket: E5 and I2.
+// ticketed checks a ticket: E5 and I2.
 func (c *checker) ticketed(p *proxy, tk Ticket) {
 	if !p.valid() {
 		c.s.fail("E5/C12: a ticket without a valid session")
@@ -229,7 +230,7 @@ func (c *checker) ticketed(p *proxy, tk Ticket) {
 	}
 }
 
-// stamp is I2 and I12: unique, in its window, below every later epoch.
+// stamp checks I2 and I12: the stamp is unique, in its window, and below every later epoch.
 func (c *checker) stamp(k Key, s, epoch Stamp) {
 	h := c.key(k)
 	if h.stamps[s] {
@@ -243,8 +244,8 @@ func (c *checker) stamp(k Key, s, epoch Stamp) {
 	h.lastUsed = max(h.lastUsed, s)
 }
 
-// synching is a Synch sent by a term. It answers what is called when the Synch
-// was acknowledged, and the term's root.
+// synching checks a Synch that a term sends. It returns the term's root, and a function to be
+// called when the Synch is acknowledged.
 func (c *checker) synching(p *proxy, k Key, a Synch) (root Stamp, done func()) {
 	t := p.core.keys[k].term
 	w := c.entering(p, k, t.holder.ref, t.window.epoch)
@@ -267,7 +268,7 @@ func (c *checker) synching(p *proxy, k Key, a Synch) (root Stamp, done func()) {
 	}
 }
 
-// noted is a grant: C15, E1, and that it is true at this moment.
+// noted checks the core's notes; of a grant C15, E1, and that the lock row agrees at this moment.
 func (c *checker) noted(p *proxy, n Note) {
 	h, s := c.key(n.Key), c.s
 	switch n.Kind {
@@ -328,7 +329,8 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 	s.metIf(t.dirty, grantedDirty)
 }
 
-// takenOver says from whom: one that is dead, or may think that it lives.
+// takenOver records which kind of session a reference was taken over from: one that ended, or one
+// whose process still runs.
 func (c *checker) takenOver(h *history, n Note) {
 	s := c.s
 	s.met(tookOver)
@@ -339,7 +341,7 @@ func (c *checker) takenOver(h *history, n Note) {
 	s.metIf(held && p.session.id == from && !p.quit, tookOverPaused)
 }
 
-// sending is an LWT that a core sends for the first time.
+// sending records what an LWT is like that a core sends for the first time.
 func (c *checker) sending(p *proxy, k Key, w Swap) {
 	t, s := p.core.keys[k].term, c.s
 	if t == nil {

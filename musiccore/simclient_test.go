@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// client is an application: lock, some puts and gets, unlock, again.
+// client is an application: it locks a key, does some puts and gets, unlocks, and begins again.
 type client struct {
 	chance
 	n     int
@@ -14,11 +14,11 @@ type client struct {
 	ref   LockRef
 	left  int
 	life  int
-	loop  int // what an earlier one left under way is nobody's
+	loop  int // counts restarts: answers to an earlier loop are dropped
 	token [16]byte
 }
 
-// watch starts the client over when its proxy has come back as another.
+// watch restarts the client when its proxy has restarted.
 func (c *client) watch() {
 	if c.p.quit {
 		c.move()
@@ -31,8 +31,7 @@ func (c *client) watch() {
 	c.s.after(500*time.Millisecond, c.watch)
 }
 
-// move goes to another proxy; what the client still hears of the one before
-// is nothing to it.
+// move changes to another proxy. Answers of the one before are dropped.
 func (c *client) move() {
 	to := c.s.proxies[c.chance.n(len(c.s.proxies))]
 	if !to.quit {
@@ -41,7 +40,7 @@ func (c *client) move() {
 	}
 }
 
-// again begins another section, after a while.
+// again begins another section after a while.
 func (c *client) again() {
 	if c.s.closing {
 		return
@@ -49,7 +48,7 @@ func (c *client) again() {
 	c.after(c.slow(), c.next)
 }
 
-// after goes on later, at the client's proxy.
+// after runs do later, unless the client or its proxy has restarted by then.
 func (c *client) after(d time.Duration, do func()) {
 	loop := c.loop
 	c.p.after(d, func() {
@@ -101,7 +100,7 @@ func (c *client) lock() {
 	})
 }
 
-// op is an operation at the client's proxy.
+// op registers an operation at the client's proxy.
 func (c *client) op(r LockRef, answer func(Answer)) OpID {
 	loop := c.loop
 	return c.p.op(c.key, r, func(a Answer) {
@@ -203,7 +202,7 @@ func (c *client) refused(err error) {
 	c.s.metIf(errors.Is(err, ErrLost), toldLost)
 	c.s.metIf(errors.Is(err, ErrSynchronising), toldSynchronising)
 	if errors.Is(err, ErrLost) && c.strikes(refForged, 3) {
-		c.after(c.short(), c.lock) // asks where it stands
+		c.after(c.short(), c.lock) // asks for its state
 		return
 	}
 	c.again()
@@ -225,8 +224,8 @@ func (c *client) use(x *chance, asked LockRef, tk Ticket) {
 	c.put(x, tk)
 }
 
-// putBeside puts something that no get of the simulation reads, another column: it says nothing of
-// what may still surface in the one that gets read.
+// putBeside puts a value into another column, which no get of the simulation reads. Such a put
+// settles nothing in the column that is read.
 func (c *client) putBeside(x *chance, tk Ticket) {
 	p, life, loop := c.p, c.p.life, c.loop
 	c.s.tell("client %d PUT %s beside, stamp %d", c.n, tk.Key.PK, tk.Stamp-t0)
@@ -251,13 +250,13 @@ type putting struct {
 	x     *chance
 	p     *proxy
 	life  int
-	loop  int // of the client that waits for it; 0: it pipelines
+	loop  int // of the client that waits for the answer; 0: none, the put is pipelined
 	tk    Ticket
 	value int
 	m     *mutation
 }
 
-// put sends a put. A client that pipelines goes on without its answer.
+// put sends a put. A client that pipelines continues without its answer.
 func (c *client) put(x *chance, tk Ticket) {
 	s := c.s
 	v := s.newValue(tk.Key)
@@ -295,7 +294,7 @@ func (w *putting) send() {
 	})
 }
 
-// answered is the store's answer, to a process that may be no more.
+// answered delivers the store's answer to the process, if that has not restarted.
 func (w *putting) answered(o Outcome) {
 	if w.p.life != w.life {
 		w.c.s.check.over(w.tk.Key, w.value)
@@ -319,7 +318,7 @@ func (w *putting) ends(o Outcome) {
 	}, func() { w.told(o) })
 }
 
-// told goes on once the client knows.
+// told continues when the client has its answer.
 func (w *putting) told(o Outcome) {
 	w.twice(o)
 	if w.loop != 0 && w.c.loop == w.loop {
@@ -327,7 +326,7 @@ func (w *putting) told(o Outcome) {
 	}
 }
 
-// twice gives the ticket back again: it is over.
+// twice sometimes ends the ticket a second time, which must have no effect.
 func (w *putting) twice(o Outcome) {
 	if !w.x.strikes(endTwice, 20) {
 		return

@@ -2,19 +2,19 @@ package musiccore
 
 import "time"
 
-// clocks are those of one process. clk hardly moves but in jumps, so that
-// windows meet by arithmetic and not by the clock's grace.
+// clocks are the clocks of one process. clk hardly moves except by jumps, so that windows come to
+// touch by arithmetic and are not kept apart by the passing of time.
 type clocks struct {
 	rate    float64       // of the raw clock
 	slew    float64       // of BOOTTIME and the wall clock, against the raw one
-	since   time.Duration // when it had that rate first
-	boot    time.Duration // … and showed this
-	stopped time.Duration // BOOTTIME stood still for so long
-	halted  time.Duration // … and the raw clock
-	mayStop bool          // its BOOTTIME may stand still; else its wall clock may jump back
-	wall    Stamp         // how far it is off
-	skew    Stamp         // clk() likewise
-	gone    time.Duration // no clk() before
+	since   time.Duration // since when they have these rates
+	boot    time.Duration // what BOOTTIME showed then
+	stopped time.Duration // for how long BOOTTIME stood still
+	halted  time.Duration // for how long the raw clock stood still
+	mayStop bool          // BOOTTIME may stand still; otherwise the wall clock may jump back
+	wall    Stamp         // how far the wall clock is off
+	skew    Stamp         // how far clk() is off
+	gone    time.Duration // until then there is no clk()
 }
 
 func (p *proxy) time() Now {
@@ -28,12 +28,12 @@ func (p *proxy) time() Now {
 	return n
 }
 
-// clk is clk() of this process, were its clocks never too far apart.
+// clk returns this process's clk() if the nodes' clocks did not differ too much.
 func (p *proxy) clk() Stamp {
 	return t0 + Stamp(p.s.now/time.Millisecond/16) + p.s.lapse + p.clocks.skew
 }
 
-// setClocks is a new process's: the rates of two differ by eps at most, or by
+// setClocks draws the clocks of a new process: the rates of any two differ by eps at most, or by
 // much more.
 func (p *proxy) setClocks() {
 	s := p.s
@@ -62,13 +62,13 @@ func (p *proxy) newSession() {
 	s.tell("proxy %d lives as session %x", p.n, id[:2])
 }
 
-// valid is whether a session is, without its being told.
+// valid reports whether the process's session is valid, whether or not it knows.
 func (p *proxy) valid() bool {
 	d := p.session.deadline.Load()
 	return d != nil && !p.session.Dead() && !d.passed(p.time())
 }
 
-// beat looks at the own row and the store's clock, writes a beat, and looks again.
+// beat reads the session's own row and the store's clock, writes a beat, and reads both again.
 func (p *proxy) beat() {
 	if p.session.Dead() || !p.session.notPassed(p.time()) {
 		p.s.met(sessionDied)
@@ -88,7 +88,7 @@ func (p *proxy) beat() {
 	p.after(p.opts.SessionLease/3, p.beat)
 }
 
-// ack looks once more: what was acknowledged counts by the store's clock too.
+// ack reads both again: an acknowledged beat counts by the store's clock, too.
 func (p *proxy) ack(x *chance, mine *Session, start Now, n int64) {
 	var look Look
 	look = p.look(x, mine, func(now Now) {
@@ -97,7 +97,7 @@ func (p *proxy) ack(x *chance, mine *Session, start Now, n int64) {
 	})
 }
 
-// look reads the own row and the store's clock.
+// look reads the session's own row and the store's clock.
 func (p *proxy) look(x *chance, mine *Session, then func(now Now)) Look {
 	life, look, begun := p.life, mine.Look(p.time()), p.s.now
 	if begun < p.cut {
@@ -119,11 +119,12 @@ func (p *proxy) look(x *chance, mine *Session, then func(now Now)) Look {
 	return look
 }
 
-// suspect: a clock stood still, and nothing here can tell yet: what is told until the next look at the store's clock may be
-// wrong, unless the table is strict (docs/guarantees.md, Leases and clocks).
+// suspect reports whether the clocks stood still and the process cannot know yet. Until its next
+// read of the store's clock its answers may be wrong, unless the table is strict
+// (docs/guarantees.md, Leases and clocks).
 func (p *proxy) suspect() bool { return p.frozen != 0 }
 
-// acked is I9: whom others have found dead never becomes valid again.
+// acked checks I9: a session that others have found dead never becomes valid again.
 func (p *proxy) acked(mine *Session, now, start Now, n int64) {
 	if mine.Dead() || !mine.notPassed(now) {
 		p.s.met(ackedTooLate)
@@ -134,13 +135,13 @@ func (p *proxy) acked(mine *Session, now, start Now, n int64) {
 	}
 }
 
-// notPassed reports that the deadline lies ahead, or that there is none yet.
+// notPassed reports whether the deadline is in the future, or there is none yet.
 func (s *Session) notPassed(now Now) bool {
 	d := s.deadline.Load()
 	return d == nil || !d.passed(now)
 }
 
-// stop lets BOOTTIME and the raw clock stand still for so long.
+// stop has BOOTTIME and the raw clock stand still for a time.
 func (c *clocks) stop(by time.Duration) {
 	c.stopped += time.Duration(float64(by) * c.rate * c.slew)
 	c.halted += time.Duration(float64(by) * c.rate)

@@ -2,12 +2,11 @@ package musiccore
 
 import "time"
 
-// atRest is that nothing is under way any more, and nothing is left of what
-// was (I11, E8): no operation without an answer, no key that a core still
-// needs, no reference of a living session in a queue.
+// atRest reports whether nothing is under way and nothing is left over (I11, E8): no operation
+// without an answer, no key that a core still needs, no reference of a living session in a queue.
 func (s *sim) atRest() bool {
 	if s.tally.faults[tableLost] > 0 && s.now < s.closedAt+visits {
-		return false // what was forgotten is found by a visit
+		return false // forgotten references are found by a visit
 	}
 	for _, p := range s.proxies {
 		if !p.quit && (s.now < p.paused || len(p.waits)+len(p.core.ops)+len(p.core.keys) > 0) {
@@ -17,7 +16,7 @@ func (s *sim) atRest() bool {
 	return true
 }
 
-// orphans is I11 at rest: nobody but the dead is in a queue.
+// orphans checks I11 at rest: the queues have references of dead sessions only.
 func (s *sim) orphans() {
 	for _, k := range s.keys {
 		row := s.store.row(k).latest()
@@ -37,8 +36,8 @@ func (s *sim) orphans() {
 	}
 }
 
-// lastLocks lets one client lock, write, read and unlock every key. It answers
-// whether all have, and everything is at rest again.
+// lastLocks has one client lock, write, read and unlock every key. The function that it returns
+// reports whether all keys are done and everything is at rest again.
 func (s *sim) lastLocks() func() bool {
 	s.orphans()
 	left := len(s.keys)
@@ -53,7 +52,7 @@ func (s *sim) lastLocks() func() bool {
 	return func() bool { return left == 0 && s.atRest() }
 }
 
-// lastLock is one section that insists, also when its process ends once more.
+// lastLock does one section, and repeats it if its process restarts meanwhile.
 func (s *sim) lastLock(c *client, k Key, done func()) {
 	c.key, c.life, c.loop = k, c.p.life, 1
 	held := false
@@ -86,21 +85,21 @@ func (s *sim) lastLock(c *client, k Key, done func()) {
 	insist()
 }
 
-// audit is E7: at rest no queue has anybody living in it, and whatever may
-// still arrive anywhere changes nothing.
+// audit checks E7: at rest no queue has a reference of a living session, and nothing that may still
+// arrive changes a value.
 func (c *checker) audit() {
 	c.s.orphans()
 	for _, k := range c.s.keys {
 		row, d := c.s.store.row(k).latest(), c.s.store.data(k)
 		if row == nil || !row.Empty() || row.DirtySince(c.s.closed) {
-			continue // the session that was served last has died since, or wrote nothing
+			continue // the last holder's session has died since, or nothing was written
 		}
 		c.settled(k, "E7: at rest and clean")
 		c.equal(k, d)
 	}
 }
 
-// equal delivers everything everywhere.
+// equal checks that the value stays the same when all pending mutations have arrived everywhere.
 func (c *checker) equal(k Key, d *keyData) {
 	before := d.sees(c.s.store.quorums[0]).visible()
 	all := d.sees(1<<len(d.cells) - 1)

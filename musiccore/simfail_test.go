@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Clients that go on through other proxies with their reference, proxies that
-// talk to each other, and people who force locks.
+// Clients that continue at other proxies with their reference, messages between proxies, and
+// operators who end locks by force.
 
-// roam adds to a run what concerns several proxies.
+// addMovingClients adds clients that change their proxy, and an operator.
 func (s *sim) addMovingClients() {
 	for range s.world.n(4) {
 		c := &movingClient{n: s.actorNumber(), chance: s.newChance()}
@@ -23,7 +23,7 @@ func (s *sim) addMovingClients() {
 
 func (s *sim) actorNumber() int { return int(s.actors) + 101 }
 
-// proxyOf is what membership tells: who has a session now.
+// proxyOf returns the process that has a session now, or nil.
 func (s *sim) proxyOf(x SessionID) *proxy {
 	if p := s.bySession[x]; p != nil && p.session.id == x && !p.quit {
 		return p
@@ -31,7 +31,7 @@ func (s *sim) proxyOf(x SessionID) *proxy {
 	return nil
 }
 
-// message carries something to a process: late, twice or never.
+// message delivers a message to a process: late, twice or never.
 func (s *sim) message(x *chance, to *proxy, do func()) {
 	life := to.life
 	deliver := func() { to.hears(life, do) }
@@ -48,7 +48,7 @@ func (s *sim) message(x *chance, to *proxy, do func()) {
 	}
 }
 
-// carry takes hints to their sessions.
+// carry delivers hints to their sessions.
 func (s *sim) carry(from *proxy, hints []Hint) {
 	for _, hint := range hints {
 		to := s.proxyOf(hint.To)
@@ -66,7 +66,7 @@ func (s *sim) carry(from *proxy, hints []Hint) {
 	}
 }
 
-// operator forces a lock now and then.
+// operator ends a lock by force now and then.
 func (s *sim) operator(x *chance) {
 	if !s.faults {
 		return
@@ -87,8 +87,8 @@ func (s *sim) operator(x *chance) {
 	s.after(every, func() { s.operator(x) })
 }
 
-// call does something at a proxy, and where that one says that the reference
-// is elsewhere, there. then may happen more than once, or never.
+// call runs do at a proxy and, if that proxy answers that the reference is elsewhere, at that other
+// proxy. then may be called more than once, or never.
 func (s *sim) call(x *chance, p *proxy, do func(p *proxy, wait func(Answer)), then func(y *proxy, a Answer)) {
 	life := p.life
 	p.hears(life, func() {
@@ -113,8 +113,7 @@ func (s *sim) call(x *chance, p *proxy, do func(p *proxy, wait func(Answer)), th
 	})
 }
 
-// ending1 is an operation of a roamer on its way back to whoever lent its
-// ticket.
+// clientEnding is an operation of a moving client whose ticket goes back to the proxy that gave it.
 type clientEnding struct {
 	c     *movingClient
 	x     *chance
@@ -125,9 +124,9 @@ type clientEnding struct {
 	tell  func(at moment)
 }
 
-// send gives the ticket back: where the client is, or by a message and its
-// answer. Without an answer the outcome is unknown, and where nothing repairs
-// the client must not go on before the operation is over at the owner.
+// send ends the ticket: at the client's own proxy, or by a message to the owner and its answer.
+// Without that answer the outcome is unknown; without read repair, the client must not continue
+// before the operation has ended at the owner.
 func (e *clientEnding) send(ok bool) {
 	c, s := e.c, e.c.s
 	c.turn++
@@ -162,7 +161,7 @@ func (e *clientEnding) send(ok bool) {
 	})
 }
 
-// end is the End at the owner. A verdict counts when it is made.
+// end ends the ticket at the owner. A verdict counts from the moment when it is made.
 func (e *clientEnding) end(ok bool, then func()) {
 	s, y := e.c.s, e.y
 	o := OutcomeUnknown
@@ -180,7 +179,7 @@ func (e *clientEnding) end(ok bool, then func()) {
 	}, then)
 }
 
-// ends gives a ticket back: the verdict comes now, or in a strict table later.
+// ends ends a ticket. The verdict is returned now or, in a strict table, later.
 func (p *proxy) ends(tk Ticket, o Outcome, tell func(v Verdict, at moment), then func()) {
 	s := p.s
 	at := s.check.moment(tk.Key)

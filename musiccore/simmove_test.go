@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// roamer is a client that changes its proxy whenever it likes, or must.
+// movingClient is a client that changes its proxy at random, or because it must.
 type movingClient struct {
 	chance
 	n     int
 	p     *proxy
-	owner *proxy // who lent the last ticket
+	owner *proxy // the proxy that gave the last ticket
 	key   Key
 	ref   LockRef
 	left  int
 	tries int
-	turn  int // the request under way; whatever belongs to another is too late
+	turn  int // numbers the requests: the answer to an earlier one is dropped
 }
 
-// ask is a call of the client: answered once, or given up after a while.
+// ask makes a request of the client: answered once, or given up after a second.
 func (c *movingClient) ask(do func(p *proxy, wait func(Answer)), then func(y *proxy, a Answer)) {
 	c.turn++
 	turn := c.turn
@@ -54,7 +54,7 @@ func (c *movingClient) start() {
 	c.key, c.ref, c.tries = s.keys[c.chance.n(len(s.keys))], 0, 0
 	c.left = c.chance.n(12)
 	if opened := s.check.key(c.key).opened; opened > 0 && s.store.repair && c.strikes(refForged, 4) {
-		c.ref, c.left = max(1, opened-LockRef(c.chance.n(2))), 20 // one that another client has, or had
+		c.ref, c.left = max(1, opened-LockRef(c.chance.n(2))), 20 // a reference that another client has, or had
 		c.after(c.short(), c.work)
 		return
 	}
@@ -93,11 +93,11 @@ func (c *movingClient) locked(y *proxy, a Answer) {
 	}
 }
 
-// retry goes on, perhaps through another proxy, while there is hope.
+// retry tries again, perhaps through another proxy, unless that cannot succeed.
 func (c *movingClient) retry(err error, again func()) {
 	c.tries++
 	if errors.Is(err, ErrLost) && c.tries < 60 && c.strikes(refForged, 3) {
-		c.move() // it does not believe it
+		c.move() // tries again although the lock is lost
 		c.after(2*c.short(), again)
 		return
 	}
@@ -114,7 +114,7 @@ func (c *movingClient) retry(err error, again func()) {
 func (c *movingClient) work() {
 	x := c.fork()
 	if c.s.closing {
-		c.left = 0 // who waits behind shall see the end of it
+		c.left = 0 // so that the clients behind it get the lock
 	}
 	if c.owner != nil && x.strikes(ownerLeaves, 12) {
 		c.leftBy(&x, c.owner)
@@ -139,7 +139,7 @@ func (c *movingClient) work() {
 	c.begin(&x, x.kind())
 }
 
-// leftBy is the client's owner that stops, ends or dies in the middle.
+// leftBy pauses, shuts down or crashes the owner while its client works.
 func (c *movingClient) leftBy(x *chance, p *proxy) {
 	switch c.owner = nil; x.n(3) {
 	case 0:
@@ -195,8 +195,8 @@ func (c *movingClient) unlock(x *chance) {
 	})
 }
 
-// use sends an operation on the client's own connection, and its outcome to
-// whoever gave the ticket.
+// use sends an operation over the client's own connection, and reports its outcome to the proxy
+// that gave the ticket.
 func (c *movingClient) use(x *chance, y *proxy, tk Ticket) {
 	s, e := c.s, &clientEnding{c: c, x: x, y: y, life: y.life, tk: tk}
 	if tk.Kind == Get {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// moment is how far a key had come.
+// moment is the progress of a key at one moment: its highest reference in use, its highest granted
+// reference, its highest epoch.
 type moment struct {
 	entered, opened LockRef
 	last            Stamp
@@ -16,9 +17,9 @@ func (c *checker) moment(k Key) moment {
 	return moment{h.entered, h.opened, h.last}
 }
 
-// told is an operation whose client is told its outcome. It counts when the
-// store's answer came: what is told of a strict table later was true then. I3, E2, C5, C12. It
-// is false where the rates of clocks exempt it.
+// told checks an operation whose client is told its outcome: I3, E2, C5, C12. The state of the key
+// counts as it was when the store answered, since a strict table's verdict, which comes later, is
+// about that moment. It returns false if the clocks' rates excuse a wrong answer.
 func (c *checker) told(p *proxy, tk Ticket, h moment) bool {
 	other := c.window(tk.Key, h.last).session != c.window(tk.Key, tk.Epoch).session
 	switch after := max(h.entered, h.opened); {
@@ -43,8 +44,9 @@ func (c *checker) told(p *proxy, tk Ticket, h moment) bool {
 	return true
 }
 
-// final is E9: nothing succeeds under a reference that somebody was told is lost. Of a strict table that is what has begun
-// since: whoever ended the reference need not have waited for what was under way.
+// final checks E9: nothing succeeds under a reference that a client was told is lost. In a strict
+// table this covers only operations that began after that: whoever ended the reference need not
+// have waited for those in flight.
 func (c *checker) final(tk Ticket) {
 	h := c.key(tk.Key)
 	if h.late[issue{tk.Epoch, tk.Number}] || (h.lost[tk.Ref] && !c.s.strict) {
@@ -52,14 +54,14 @@ func (c *checker) final(tk Ticket) {
 	}
 }
 
-// lost is an answer that a reference is lost.
+// lost records that a client was told that a reference is lost.
 func (c *checker) lost(k Key, r LockRef) {
 	if r != 0 && !c.s.wild {
 		c.key(k).lost[r] = true
 	}
 }
 
-// ackedPut is a put whose client is told of success.
+// ackedPut checks a put whose client is told of success.
 func (c *checker) ackedPut(p *proxy, tk Ticket, v int, at moment) {
 	h := c.key(tk.Key)
 	c.s.tally.acks++
@@ -72,13 +74,13 @@ func (c *checker) ackedPut(p *proxy, tk Ticket, v int, at moment) {
 	}
 }
 
-// over is a put that has ended: an answer without it excludes it for ever.
+// over records that a put has ended: a later answer without it excludes it for ever.
 func (c *checker) over(k Key, v int) {
 	h := c.key(k)
 	h.ended = append(h.ended, v)
 }
 
-// gets notes what is known when a get begins.
+// getsAllowed returns what is known when a get begins.
 func (c *checker) getsAllowed(tk Ticket, still bool) getting {
 	h := c.key(tk.Key)
 	kept := h.ended[:0]
@@ -91,7 +93,7 @@ func (c *checker) getsAllowed(tk Ticket, still bool) getting {
 	return getting{max(h.acked, h.answered), append([]int(nil), kept...), h.issued[issue{tk.Epoch, tk.Number}], h.puts, still}
 }
 
-// answeredGet is a get whose client is told a value: I4, E3, E4.
+// answeredGet checks a get whose client is told a value: I4, E3, E4.
 func (c *checker) answeredGet(p *proxy, tk Ticket, v int, g getting, at moment) {
 	h := c.key(tk.Key)
 	c.s.tally.gets++
@@ -120,8 +122,7 @@ func (c *checker) answeredGet(p *proxy, tk Ticket, v int, g getting, at moment) 
 	h.answered, h.root = max(h.answered, s), max(h.root, c.window(tk.Key, tk.Epoch).root)
 }
 
-// reset is a table that was not critical for a while: what was told before
-// binds nobody.
+// reset forgets what clients were told, since the table was not critical for a while.
 func (c *checker) reset(k Key) {
 	h := c.key(k)
 	h.epoch++
@@ -131,8 +132,8 @@ func (c *checker) reset(k Key) {
 	}
 }
 
-// landing is a mutation's arrival: I5, I8, and that no quorum ever shows less
-// than what was told.
+// landing has a mutation arrive at a replica, and checks I5, I8, and that no quorum ever shows less
+// than clients were told.
 func (c *checker) landing(k Key, m *mutation, i int) {
 	st, h := c.s.store, c.key(k)
 	d := st.data(k)
@@ -163,7 +164,8 @@ func (c *checker) landing(k Key, m *mutation, i int) {
 	c.s.metIf(older && m.dead != 0, oldSynchLanded)
 }
 
-// answer is what an operation is told: nobody holds who was not granted.
+// answer checks the answer to an operation: no client is told HELD for a reference that was not
+// granted.
 func (c *checker) answer(p *proxy, k Key, ref LockRef, a Answer) {
 	if a.Ticket.OK() {
 		c.ticketed(p, a.Ticket)
@@ -190,7 +192,7 @@ func (h *history) granted(ref LockRef, session SessionID) bool {
 	return h.holder[ref] == session || h.excused[ref] == session
 }
 
-// verdicts are the sessions that a process has found dead: I9.
+// verdicts checks the sessions that a process has newly found dead: I9.
 func (c *checker) verdicts(p *proxy) {
 	f := p.core.deadSessions
 	for ; p.fallen < len(f); p.fallen++ {
@@ -212,7 +214,7 @@ func (c *checker) verdicts(p *proxy) {
 	}
 }
 
-// local is what LOCAL_ONE showed.
+// local records what is missing in the result of a LOCAL_ONE read.
 func (c *checker) local(r *lockRow, v version) {
 	n := len(r.commits)
 	c.s.metIf(max(v.q, v.t) < n, staleLocal)
@@ -236,8 +238,8 @@ func (c *checker) allServed(before map[Key]int) bool {
 	return true
 }
 
-// waited is E6: once the faults have ended nobody waits for longer than any
-// answer may take.
+// waited checks E6: after the faults have ended, no operation waits longer than any answer may
+// take.
 func (c *checker) waited(within time.Duration) {
 	for _, p := range c.s.proxies {
 		for op, w := range p.waits {

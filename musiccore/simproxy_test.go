@@ -2,35 +2,35 @@ package musiccore
 
 import "time"
 
-// proxy is a process: it may pause, crash and come back as another.
+// proxy is a simulated process. It may pause, and crash and restart with another session.
 type proxy struct {
 	chance
 	n       int
 	opts    Options
 	core    *Core
 	session *Session
-	life    int
-	paused  time.Duration // … until
-	cut     time.Duration // off from the lock store, until
-	quit    bool          // for good
-	tick    time.Duration
+	life    int           // counts restarts: events of an earlier life are dropped
+	paused  time.Duration // until then it does nothing
+	cut     time.Duration // until then it cannot reach the lock store
+	quit    bool          // it has ended and does not restart
+	tick    time.Duration // when the next Tick is due; 0: none
 	waits   map[OpID]pendingAnswer
 	lastOp  OpID
 	clocks  clocks
-	frozen  time.Duration // its clocks stood still until then, and no look at the store's clock has been answered since; 0: no
+	frozen  time.Duration // its clocks stood still until then, and it has not read the store's clock since; 0: neither
 	lwts    map[Key]*sent
-	fallen  int // verdicts of Dead(x) that were looked at
+	fallen  int // how many of the core's dead sessions the checker has seen
 }
 
-// wait is an operation of a client that the core has not answered.
+// pendingAnswer is an operation of a client that the core has not answered.
 type pendingAnswer struct {
 	key    Key
-	ref    LockRef // that it is about, if any
+	ref    LockRef // the operation's reference; 0: none
 	since  time.Duration
 	answer func(Answer)
 }
 
-// The bounds of clk() about the cluster's clock (docs/protocol.md 2.4, clk).
+// How far clk() may be behind and ahead of the cluster's clock (docs/protocol.md 2.4, clk).
 const (
 	clkBehind = Stamp(ClockGap / time.Microsecond)
 	clkAhead  = Stamp(time.Second / time.Microsecond)
@@ -49,7 +49,8 @@ func (p *proxy) boot() {
 	p.beat()
 }
 
-// setOptions are a process's own: nothing rests on that all have the same.
+// setOptions draws the options of a process, since the protocol must not depend on all proxies
+// having the same.
 func (p *proxy) setOptions() {
 	p.opts = p.s.opts
 	switch p.chance.n(4) {
@@ -66,12 +67,13 @@ func (p *proxy) setOptions() {
 	}
 }
 
-// after lets this life of the process do something later.
+// after runs do later, unless the process has restarted by then.
 func (p *proxy) after(d time.Duration, do func()) {
 	p.s.queue.push(p.s.now+d, event{p, p.life, do})
 }
 
-// hears gives a message to a life of the process: it may be over, or paused.
+// hears delivers a message to a life of the process: at the end of a pause, and not at all after a
+// restart.
 func (p *proxy) hears(life int, do func()) {
 	switch {
 	case p.life != life:
@@ -82,7 +84,7 @@ func (p *proxy) hears(life int, do func()) {
 	}
 }
 
-// mischief is what happens to a process now and then.
+// mischief does one random fault to the process, and repeats until the faults end.
 func (p *proxy) mischief() {
 	s := p.s
 	if !s.faults {
@@ -117,8 +119,8 @@ func (p *proxy) mischief() {
 	s.after(p.late()+p.late()/2, p.mischief)
 }
 
-// halts stops the process, and perhaps a clock with it: one that has stopped
-// already does not stop twice, or the clock would go back.
+// halts pauses the process, perhaps together with clocks of its machine. It does nothing during a
+// pause, since stopping a clock twice would set it back.
 func (p *proxy) halts() {
 	s := p.s
 	if s.now < p.paused {
@@ -143,8 +145,9 @@ func (p *proxy) halts() {
 	p.paused = max(p.paused, s.now+by)
 }
 
-// suspends stops BOOTTIME and the raw clock. The wall clock knows, unless it is slewed to be slow: then
-// the store's clock alone does, where it can be read; where it cannot this is a mere pause.
+// suspends stops BOOTTIME and the raw clock. The proxy can tell by its wall clock, unless that is
+// slewed to be slow; then only by the store's clock. If that cannot be read either, this is a pause
+// without stopped clocks.
 func (p *proxy) suspends(by time.Duration) {
 	switch slow := p.clocks.slew < 1; {
 	case !slow:
@@ -155,7 +158,7 @@ func (p *proxy) suspends(by time.Duration) {
 	}
 }
 
-// schema is what a process hears, or believes to hear, of the table.
+// schema has the process receive a schema event of the table, perhaps a wrong one.
 func (p *proxy) schema() {
 	if p.strikes(schemaEvent, 2) {
 		p.hears(p.life, func() { p.take(p.core.Altered(p.time(), [16]byte{})) })
@@ -169,11 +172,10 @@ func (p *proxy) schema() {
 	}
 }
 
-// visits is how long after the last section somebody still visits.
+// visits is for how long after the last section visit goes on.
 const visits = 10 * time.Second
 
-// visit lets somebody ask for every key now and then: only so does a process
-// find references that it has forgotten.
+// visit locks every key now and then. Only so does a process find references that it has forgotten.
 func (p *proxy) visit() {
 	if p.s.closing && p.s.now > p.s.closedAt+visits {
 		return
@@ -204,7 +206,7 @@ func (p *proxy) crash() {
 	}
 }
 
-// shutDown ends the session once nothing is under way, or at the latest then
+// shutDown ends the session as soon as nothing is under way, and no later than latest
 // (docs/protocol.md 3.19, Shutdown).
 func (p *proxy) shutDown(latest time.Duration) {
 	p.after(20*time.Millisecond, func() {
@@ -224,7 +226,7 @@ func (p *proxy) shutDown(latest time.Duration) {
 	})
 }
 
-// take carries out what the core wants.
+// take carries out the effects of an event.
 func (p *proxy) take(fx Effects) {
 	s := p.s
 	p.digest(fx)
@@ -276,7 +278,7 @@ func (p *proxy) answer(a Answer) {
 	p.after(0, func() { w.answer(a) })
 }
 
-// ofData reports whether a command is for the data and not for the lock store.
+// ofData reports whether a command is for the data, not for the lock store.
 func ofData(a Action) bool {
 	switch a.(type) {
 	case Synch, ReadStamps:
@@ -312,7 +314,7 @@ func (p *proxy) op(k Key, r LockRef, answer func(Answer)) OpID {
 	return p.lastOp
 }
 
-// digest makes the effects part of the run's hash.
+// digest adds the effects to the run's hash.
 func (p *proxy) digest(fx Effects) {
 	s := p.s
 	s.mixIn(uint64(s.now)<<4 | uint64(p.n))

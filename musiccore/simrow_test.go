@@ -7,27 +7,26 @@ import (
 	"time"
 )
 
-// lockRow is a lock row as Cassandra keeps it: the line of commits that Paxos
-// makes of it, of which each replica has some. A replica that missed a commit
-// may have the next: it shows any two registers that ever were.
+// lockRow is a lock row as Cassandra stores it: the sequence of commits that Paxos makes, of which
+// each replica has some. A replica that missed a commit may have the next one, so it can show any
+// combination of earlier states of the two registers.
 type lockRow struct {
 	commits []commit
 	have    []version // of each replica
 }
 
-// commit is what an LWT made of the row, and the registers that it wrote.
+// commit is the row after an LWT, and the registers that the LWT wrote.
 type commit struct {
 	row   Row
 	wrote version
 }
 
-// version is what a replica has: the commits that wrote its registers last,
-// counted from 1; 0 is nothing.
+// version says which commits, counted from 1, last wrote each register of a replica; 0: none.
 type version struct{ q, t int }
 
 func (v *version) take(o version) { v.q, v.t = max(v.q, o.q), max(v.t, o.t) }
 
-// latest is the row that the next LWT meets.
+// latest returns the row that the next LWT's condition is evaluated on.
 func (r *lockRow) latest() *Row {
 	if len(r.commits) == 0 {
 		return nil
@@ -35,8 +34,8 @@ func (r *lockRow) latest() *Row {
 	return &r.commits[len(r.commits)-1].row
 }
 
-// shows is the row of a version: nil for none, and false for one of which a
-// register has no value, which nobody can use.
+// shows returns the row of a version, nil if there is none. It returns false if only one of the
+// registers has a value, since such a row cannot be used.
 func (r *lockRow) shows(v version) (*Row, bool) {
 	switch {
 	case v.q == 0 && v.t == 0:
@@ -49,7 +48,7 @@ func (r *lockRow) shows(v version) (*Row, bool) {
 	return &row, true
 }
 
-// sent is an LWT on its way, seen from outside: I10.
+// sent is an LWT as the store sees it, to check I10.
 type sent struct {
 	swap    Swap
 	why     purpose
@@ -59,21 +58,21 @@ type sent struct {
 	fate    Status
 }
 
-// same reports that two LWTs have the same literals.
+// same reports whether two LWTs have the same literals.
 func (w Swap) same(o Swap) bool {
 	a, b := w.Set.Row, o.Set.Row
 	return w.If == o.If && w.Set.Q == o.Set.Q && w.Set.T == o.Set.T && a.sameTerm(b) && a.Guard == b.Guard && slices.Equal(a.Queue, b.Queue)
 }
 
-// past reports that the queue which an Enqueue behind others needs is no more: it
-// has been applied, or never will be.
+// past reports whether an Enqueue can no longer be applied, because the queue that its condition
+// needs has changed.
 func (s *sim) past(k Key, w Swap) bool {
 	row := s.store.row(k).latest()
 	return w.If.What == IfGuard && row != nil && row.Guard > w.If.Guard
 }
 
-// apply sends an LWT, and holds the core to I10: what is of unknown outcome is
-// sent again until that is known, and nothing else is sent meanwhile.
+// apply sends an LWT, and checks I10: one of unknown outcome is sent again until its outcome is
+// known, and no other is sent meanwhile.
 func (p *proxy) apply(x *chance, k Key, a Apply, back func(Result)) {
 	s, l, w := p.s, p.lwts[k], a.Swap
 	if l == nil || !l.swap.same(w) {
@@ -94,8 +93,8 @@ func (p *proxy) apply(x *chance, k Key, a Apply, back func(Result)) {
 	})
 }
 
-// swap is an LWT: decided at one moment, answered at another, in any order,
-// or either never.
+// swap executes an LWT. It is decided at one moment and answered at another, in any order, and
+// either may never happen.
 func (st *simStore) swap(x *chance, p *proxy, k Key, l *sent, back func(Result)) {
 	s := st.s
 	switch {
@@ -109,7 +108,7 @@ func (st *simStore) swap(x *chance, p *proxy, k Key, l *sent, back func(Result))
 	s.after(x.timeout(), func() { back(Result{}) })
 }
 
-// send is an LWT that has left its process: its answer may still be lost.
+// send executes an LWT that has left its process; its answer may still be lost.
 func (st *simStore) send(x *chance, p *proxy, k Key, l *sent, back func(Result)) {
 	s := st.s
 	told := false
@@ -133,12 +132,12 @@ func (st *simStore) send(x *chance, p *proxy, k Key, l *sent, back func(Result))
 	s.after(x.timeout(), func() { tell(Result{}) })
 }
 
-// decide is the moment of an LWT. Paxos first puts the last commit on a
-// quorum; acked is called when this one is on one.
+// decide decides an LWT. Paxos first writes the previous commit to a quorum; acked is called when
+// this one is on a quorum.
 func (st *simStore) decide(x *chance, p *proxy, k Key, l *sent, acked func()) bool {
 	s, r := st.s, st.row(k)
 	if !st.promote(x, r) {
-		return true // nobody will ever hear of it
+		return true // it is never decided, and never answered
 	}
 	from := r.latest()
 	to, ok := l.swap.Apply(from)
@@ -171,8 +170,8 @@ func (st *simStore) decide(x *chance, p *proxy, k Key, l *sent, acked func()) bo
 	return true
 }
 
-// commitNear sends what was decided to every replica, and is done when that of the own data centre
-// has it: the others may never.
+// commitNear sends a commit to every replica, and is done when the replica of the proxy's data
+// centre has it; the others may never get it.
 func (st *simStore) commitNear(x *chance, p *proxy, r *lockRow, v version, acked func()) {
 	own := p.n % st.replicas
 	for i := range r.have {
@@ -192,11 +191,11 @@ func (st *simStore) commitNear(x *chance, p *proxy, r *lockRow, v version, acked
 	}
 }
 
-// commit sends what was decided to every replica.
+// commit sends a commit to every replica.
 func (st *simStore) commit(x *chance, r *lockRow, v version, acked func()) {
 	acks, missed := 0, 8
 	if len(r.commits) == 1 || (st.s.strict && x.n(4) == 0) {
-		missed = 2 // half rows come of it, and rows that no quorum shows
+		missed = 2 // leaves rows with one register, and rows that no quorum shows
 	}
 	for i := range r.have {
 		delay := x.short()
@@ -215,7 +214,7 @@ func (st *simStore) commit(x *chance, r *lockRow, v version, acked func()) {
 	}
 }
 
-// promote puts the last commit on a quorum, as each Paxos round does first.
+// promote writes the previous commit to a quorum, as each Paxos round does first.
 func (st *simStore) promote(x *chance, r *lockRow) bool {
 	mask, ok := st.pick(x)
 	if !ok || len(r.commits) == 0 {
@@ -238,8 +237,8 @@ func (st *simStore) promote(x *chance, r *lockRow) bool {
 	return true
 }
 
-// read reads the lock row: at any one replica, or at a quorum, each at its own
-// moment, and with BLOCKING repair. SERIAL is such a read behind what a round of Paxos does first.
+// read reads the lock row: at any one replica, or at a quorum, each replica at its own moment, with
+// BLOCKING read repair. A SERIAL read first does what promote does.
 func (st *simStore) read(x *chance, p *proxy, k Key, a ReadRow, back func(Result)) {
 	if a.Serial && st.centres {
 		st.s.after(x.short(), func() {
@@ -293,7 +292,7 @@ func (st *simStore) readRow(x *chance, p *proxy, k Key, quorum bool, back func(R
 	})
 }
 
-// near is the replica that LOCAL_ONE asks: always the same one, or any.
+// near returns the replica that LOCAL_ONE asks: always the same one, or any.
 func (st *simStore) near(x *chance, p *proxy) int {
 	i := p.n % st.replicas
 	if !st.home {
@@ -305,7 +304,7 @@ func (st *simStore) near(x *chance, p *proxy) int {
 	return i
 }
 
-// pick draws a quorum of the replicas that are there.
+// pick draws a quorum of the replicas that are up.
 func (st *simStore) pick(x *chance) (uint8, bool) {
 	mask := (uint8(1)<<st.replicas - 1) &^ st.down
 	if bits.OnesCount8(mask) < st.quorum {
@@ -317,8 +316,7 @@ func (st *simStore) pick(x *chance) (uint8, bool) {
 	return mask, true
 }
 
-// both does something at the replicas of a quorum, each at its own moment,
-// and then something else.
+// both runs do for each replica of a quorum, at a moment of its own, and then calls then.
 func (st *simStore) both(x *chance, mask uint8, do func(i int), then func()) {
 	left := st.quorum
 	for i := range st.replicas {
@@ -350,7 +348,7 @@ func (st *simStore) readBeat(x *chance, id SessionID, back func(Result)) {
 	})
 }
 
-// look is a session's read of its own row and of the store's clock.
+// look reads a session's own row and the store's clock.
 func (st *simStore) look(x *chance, id SessionID, back func(beat int64, clock Stamp)) {
 	s := st.s
 	if x.strikes(beatUnread, 20) {
@@ -369,14 +367,16 @@ func (st *simStore) look(x *chance, id SessionID, back func(beat int64, clock St
 	})
 }
 
-// blind: no proxy can read the store's clock in this run, which would catch what its own clocks are to show. They do not stand still then.
+// blind reports whether no proxy can read the store's clock in this run. That clock would reveal
+// the faults that the proxies' own clocks must reveal here; so those do not stand still in such a
+// run.
 func (s *sim) blind() bool { return s.wild || mixed(uint64(s.seed)+1)%3 == 0 }
 
-// storeAhead is how far the store's clock is off: nothing rests on that.
+// storeAhead is how far the store's clock is ahead: the protocol must not depend on it.
 const storeAhead = Stamp(7_000_000)
 
-// writeBeat writes a beat with its number as the write timestamp: an older
-// one that comes later is nobody's.
+// writeBeat writes a beat with its number as the write timestamp, so an older beat that arrives
+// later has no effect.
 func (st *simStore) writeBeat(x *chance, id SessionID, n int64, back func()) {
 	s := st.s
 	write, answer := x.short(), x.short()

@@ -22,16 +22,16 @@ var (
 	simStory   = flag.Bool("sim.story", false, "print the story of the first seed")
 )
 
-// fullRun is how many seeds a run has, and allMet from how many on everything must have been met: the
-// rarest of it comes once in four thousand.
+// fullRun is how many seeds a run has. From allMet seeds on, every fault and landmark must have
+// occurred: the rarest occurs once in four thousand seeds.
 const (
 	fullRun = 2000
 	allMet  = 20_000
 )
 
-// seeds is how many of them a run plays. One simulation is single-threaded, so
-// that the race detector has little to find in it and makes it ten times as
-// slow: `make test` plays many more without.
+// seeds returns how many seeds this run plays: fewer under the race detector, which makes a
+// simulation ten times as slow and finds little in a single goroutine. `make test` plays many more
+// without it.
 func seeds() int {
 	info, ok := debug.ReadBuildInfo()
 	raced := ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -52,7 +52,7 @@ func play(seed int, setup ...func(*sim)) *sim {
 	return s
 }
 
-// survive makes a panic a failure like another.
+// survive turns a panic into a failure of the run.
 func (s *sim) survive(do func()) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -63,8 +63,8 @@ func (s *sim) survive(do func()) {
 	do()
 }
 
-// campaign is many seeds on some workers. Each simulation is single-threaded;
-// the lowest seed that fails is found whatever the workers' order.
+// campaign plays many seeds on some workers. Each simulation is single-threaded; the lowest seed
+// that fails is found in whatever order the workers run.
 type campaign struct {
 	mu     sync.Mutex
 	next   int
@@ -99,7 +99,8 @@ func (c *campaign) done(s *sim) {
 	}
 }
 
-// run collects garbage seldom: a run leaves much, and keeps nothing.
+// run plays seeds on so many workers. It collects garbage seldom, since a simulation allocates much
+// and keeps nothing.
 func (c *campaign) run(workers int) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1600))
 	var wg sync.WaitGroup

@@ -7,35 +7,35 @@ import (
 	"testing"
 )
 
-// shrinkRuns bounds the runs that a failing seed is cut down with.
+// shrinkRuns is how many runs may be made to reduce a failing seed.
 const shrinkRuns = 6000
 
-// shrinker leaves out of a failing run whatever it fails without: faults,
-// clients, sections, operations.
+// shrinker reduces a failing run: it leaves out faults, clients, sections and operations that the
+// failure does not need.
 type shrinker struct {
 	seed  int
 	setup func(*sim)
 	rule  string
 	cuts  map[cut]bool
-	past  []cut // what still strikes in the shortest run
+	past  []cut // the events of the shortest failing run
 	runs  int
 }
 
-// rule is the first word of a failure: the same failure says the same.
+// rule returns the first word of a failure, which identifies it.
 func rule(err error) string {
 	first, _, _ := strings.Cut(err.Error(), ":")
 	return first
 }
 
-// told is the story of a run that leaves some things out.
+// told returns the story of a run that leaves some events out.
 func told(seed int, setup func(*sim), cuts map[cut]bool) []string {
 	var lines []string
 	play(seed, setup, func(s *sim) { s.cuts, s.story = cuts, &lines })
 	return lines
 }
 
-// fails tries a run with more left out, and keeps it if it still fails. Who
-// is not served must have asked: there no client is left out.
+// fails tries a run with more left out, and keeps it if it still fails. For E8, "not served", no
+// client is left out, since it fails trivially without requests.
 func (h *shrinker) fails(more []cut) bool {
 	h.runs++
 	cuts := make(map[cut]bool, len(h.cuts)+len(more))
@@ -56,7 +56,7 @@ func (h *shrinker) fails(more []cut) bool {
 	return true
 }
 
-// pass tries to leave out pieces of a size, and reports whether it could.
+// pass tries to leave out pieces of a size, and reports whether any could be left out.
 func (h *shrinker) pass(size int) bool {
 	cut := false
 	for at := 0; at < len(h.past) && h.runs < shrinkRuns; {
@@ -78,7 +78,7 @@ func (h *shrinker) shrink() {
 	}
 }
 
-// shrunk is the report of a failing seed.
+// shrunk returns the report of a failing seed.
 func shrunk(seed int, setup func(*sim)) string {
 	h, err := shrink(seed, setup)
 	if err == nil {
@@ -89,7 +89,7 @@ func shrunk(seed int, setup func(*sim)) string {
 		seed, err, seed, len(h.past), h.runs, strings.Join(told(seed, setup, h.cuts), "\n"))
 }
 
-// shrink cuts a failing run down, and answers how it failed at first.
+// shrink reduces a failing run, and also returns the first failure; nil if the run does not fail.
 func shrink(seed int, setup func(*sim)) (*shrinker, error) {
 	s := play(seed, setup, func(s *sim) { s.recording = true })
 	if s.failed == nil {

@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// The simulated store: lock rows (simrow_test.go), beats, and data cells on
-// three or five replicas, each reached at its own time or never. In every
-// other run nothing repairs: what the protocol does not write again may stay
-// on one replica for good.
+// The simulated store: lock rows (simrow_test.go), sessions' beats, and data cells on three or five
+// replicas, each of which gets a write at a time of its own, or never. In every other run there is
+// no read repair: what the protocol does not write again may stay on one replica for good.
 
-// cell is what one replica knows of a key: a value, and a tombstone.
+// cell is the state of a key at one replica: a value and a tombstone.
 type cell struct {
 	stamp, dead Stamp
 	value       int
@@ -22,8 +21,8 @@ type cell struct {
 type mutation struct {
 	stamp, dead Stamp
 	value       int
-	root        Stamp // of the term that sends it; 0 is a plain write
-	left        int   // it will reach so many replicas yet
+	root        Stamp // the first epoch of the term that sends it; 0: a plain write
+	left        int   // how many replicas it can still reach
 }
 
 func (c *cell) take(m *mutation) {
@@ -37,7 +36,7 @@ func (c *cell) join(o cell) {
 	c.take(&mutation{stamp: o.stamp, dead: o.dead, value: o.value})
 }
 
-// visible is the value that a read of it shows; 0 is "no value".
+// visible returns the value that a read shows; 0: no value.
 func (c cell) visible() int {
 	if c.stamp <= c.dead {
 		return 0
@@ -48,10 +47,10 @@ func (c cell) visible() int {
 // keyData is the data of one key.
 type keyData struct {
 	cells   []cell
-	pending []*mutation // may still reach a replica
+	pending []*mutation // mutations that may still reach a replica
 }
 
-// sees is what a read of some replicas sees.
+// sees returns what a read of the replicas in mask returns.
 func (d *keyData) sees(mask uint8) cell {
 	var seen cell
 	for i := range d.cells {
@@ -62,7 +61,7 @@ func (d *keyData) sees(mask uint8) cell {
 	return seen
 }
 
-// absorbed counts the replicas to which a mutation makes no difference.
+// absorbed returns how many replicas would show the same value after a mutation.
 func (d *keyData) absorbed(m *mutation) int {
 	n := 0
 	for _, c := range d.cells {
@@ -81,13 +80,13 @@ type simStore struct {
 	quorum   int
 	quorums  []uint8
 	repair   bool // read_repair = BLOCKING on the data; without it clients do not pipeline
-	home     bool // LOCAL_ONE asks the same replica always
+	home     bool // LOCAL_ONE always asks the same replica
 	centres  bool // the replicas are in data centres of their own, and LWTs may be committed in one of them
 	down     uint8
 	rows     map[Key]*lockRow
 	datas    map[Key]*keyData
 	beats    map[SessionID]int64
-	leases   map[SessionID]time.Duration // as they stand beside the beats
+	leases   map[SessionID]time.Duration // the session lease that is stored with each beat
 }
 
 var errSim = errors.New("the simulated store does not answer")
@@ -118,7 +117,7 @@ func (st *simStore) add(k Key) {
 func (st *simStore) row(k Key) *lockRow  { return st.rows[k] }
 func (st *simStore) data(k Key) *keyData { return st.datas[k] }
 
-// expect notes a mutation that is going to be sent.
+// expect registers a mutation that is going to be sent.
 func (st *simStore) expect(k Key, m *mutation) {
 	d := st.data(k)
 	m.left++
@@ -132,8 +131,7 @@ func (st *simStore) expect(k Key, m *mutation) {
 	d.pending = kept
 }
 
-// write sends an expected mutation to every replica and answers when a quorum
-// has it.
+// write sends an expected mutation to every replica, and answers when a quorum has it.
 func (st *simStore) write(x *chance, k Key, m *mutation, back func(acked bool)) {
 	s := st.s
 	acks, told := 0, false
@@ -168,8 +166,7 @@ func (st *simStore) write(x *chance, k Key, m *mutation, back func(acked bool)) 
 	}
 }
 
-// send1 sends a mutation to one replica: one that is away misses it, or gets
-// a hint when it is back.
+// send1 sends a mutation to one replica. A replica that is down when it arrives misses it.
 func (st *simStore) send1(k Key, m *mutation, i int, delay time.Duration, acked func(), x *chance) {
 	m.left++
 	if x.strikes(dataDoubled, 40) {
@@ -183,7 +180,7 @@ func (st *simStore) send1(k Key, m *mutation, i int, delay time.Duration, acked 
 	})
 }
 
-// land is a mutation's arrival at a replica.
+// land has a mutation arrive at a replica.
 func (st *simStore) land(k Key, m *mutation, i int) bool {
 	m.left--
 	if st.down&(1<<i) != 0 {
@@ -193,8 +190,8 @@ func (st *simStore) land(k Key, m *mutation, i int) bool {
 	return true
 }
 
-// get reads a quorum, each replica at its own moment. With read_repair
-// BLOCKING all have what it answers before it answers.
+// get reads a quorum, each replica at its own moment. With read_repair BLOCKING, all replicas of
+// the quorum have the result before it is returned.
 func (st *simStore) get(x *chance, k Key, back func(c cell, ok bool)) {
 	s := st.s
 	mask, ok := st.pick(x)
@@ -212,8 +209,8 @@ func (st *simStore) get(x *chance, k Key, back func(c cell, ok bool)) {
 	})
 }
 
-// copy is the one-page synchronise: read, then one mutation. Its process may
-// pause or die between the two.
+// copy is a synchronise of one page: a read, then one mutation. Its process may pause or crash
+// between the two.
 func (st *simStore) copy(x *chance, p *proxy, k Key, a Synch, back func(Result)) {
 	root, done := st.s.check.synching(p, k, a)
 	life := p.life
@@ -268,9 +265,10 @@ func (st *simStore) writeBack(x *chance, k Key, a Synch, c cell, root Stamp, bac
 	})
 }
 
-// raiseClosed is a table that took plain writes for a while and is closed to
-// them again: some land late. It waits until every process listens (docs/design.md 4, the barrier). One of them, whose clock may be the slowest, chooses closed;
-// the others hear of it later, and until then go by what they would have chosen.
+// raiseClosed has the table accept plain writes for a while and then raises closed; some of the
+// writes arrive late. As the barrier does (docs/design.md 4), it waits until no process is paused.
+// One process, whose clock may be the slowest, chooses closed; the others learn of it later, and
+// until then use what they would have chosen themselves.
 func (s *sim) raiseClosed(x *chance) {
 	if !s.faults {
 		return
@@ -298,8 +296,8 @@ func (s *sim) raiseClosed(x *chance) {
 	}
 }
 
-// writePlain writes beside the locks, above all that they wrote, and so much
-// later that clk() is hardly behind the epochs.
+// writePlain does plain writes, above all stamps so far, and advances clk() so far that it is
+// hardly behind the epochs.
 func (s *sim) writePlain(x *chance) {
 	const behind = 5000
 	clk := s.plain
@@ -323,8 +321,8 @@ func (s *sim) writePlain(x *chance) {
 	}
 }
 
-// heal ends the faults. In every other run only a quorum of the replicas and
-// one process are whole again, and the rest is broken for ever.
+// heal ends the faults. In every other run only a quorum of the replicas and one process recover;
+// the others stay down for good.
 func (s *sim) heal() {
 	s.faults, s.store.down, s.healed = false, 0, s.now
 	s.tell("the faults end")

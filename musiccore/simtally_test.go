@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// landmark is a state or an event that a run may come by: a simulation that
-// never does has not tried what it stands for ("sometimes" assertions).
+// landmark is a state or an event that some run must reach ("sometimes" assertions): simulations
+// that never reach it have not tested what it stands for.
 type landmark uint8
 
 const (
@@ -76,7 +76,7 @@ const (
 	landmarks
 )
 
-// String says what happened.
+// String returns the landmark as the report names it.
 func (l landmark) String() string {
 	return [landmarks]string{
 		"a session died while its process lived", "a beat was acknowledged after the deadline", "a crash in a Synch",
@@ -104,7 +104,7 @@ func (l landmark) String() string {
 	}[l]
 }
 
-// tally is what one or more runs met.
+// tally counts what happened in one or more runs.
 type tally struct {
 	runs, failed       int
 	grants, acks, gets int
@@ -114,7 +114,7 @@ type tally struct {
 	lwts               [purposeDissolve + 1][lwtEnds]int
 }
 
-// lwtEnd is how an LWT ended, as its issuer heard it and as it was.
+// lwtEnd is how an LWT ended: what its sender was told, and whether it was applied.
 type lwtEnd uint8
 
 const (
@@ -141,12 +141,12 @@ func (t *tally) lwt(why purpose, f Status, applied bool) {
 	t.lwts[why][end]++
 }
 
-// String names a purpose as docs/protocol.md 3 does.
+// String returns the name of a purpose, as in docs/protocol.md 3.
 func (p purpose) String() string {
 	return [...]string{"", "Enqueue", "Release", "Renew", "Preempt", "Release of a stray", "Release of an abandoned one", "Takeover", "Dissolve"}[p]
 }
 
-// String names an end.
+// String returns the name of an end.
 func (e lwtEnd) String() string {
 	return [lwtEnds]string{"applied", "refused", "refused, but applied before", "unknown, not applied yet", "unknown, but applied"}[e]
 }
@@ -165,7 +165,7 @@ func (s *sim) metIf(so bool, l landmark) {
 	}
 }
 
-// add joins what another run met.
+// add adds the counts of another run.
 func (t *tally) add(o *tally) {
 	t.runs += o.runs
 	t.failed += o.failed
@@ -186,7 +186,7 @@ func (t *tally) add(o *tally) {
 	}
 }
 
-// never lists what no run met.
+// never lists the faults, landmarks and ends of LWTs that did not occur.
 func (t *tally) never() []string {
 	var list []string
 	for f, n := range t.faults {
@@ -210,7 +210,7 @@ func (t *tally) never() []string {
 	return list
 }
 
-// String is the report of a simulation.
+// String returns the report of a simulation.
 func (t *tally) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d seeds, %.1f simulated hours: %d grants, %d acknowledged puts, %d answered gets\n",

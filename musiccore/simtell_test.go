@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// brief is a row for people: queue and term, stamps without their first part.
+// brief returns a row as text: queue and term, with stamps relative to t0.
 func brief(r *Row) string {
 	if r == nil {
 		return "no row"
@@ -48,13 +48,13 @@ func (w Swap) brief() string {
 	return fmt.Sprintf("if guard %d and epoch %d: %s", w.If.Guard, w.If.Epoch-t0, to)
 }
 
-// String names a status.
+// String returns the name of a status.
 func (f Status) String() string {
 	return [...]string{"unknown", "done", "refused", "above", "too large"}[f]
 }
 
-// String names an outcome.
+// String returns the name of an outcome.
 func (o Outcome) String() string { return [...]string{"unknown", "acknowledged", "refused"}[o] }
 
-// String names a verdict.
+// String returns the name of a verdict.
 func (v Verdict) String() string { return [...]string{"uncertain", "as it was", "lost", "later"}[v] }
