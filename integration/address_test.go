@@ -15,14 +15,15 @@ import (
 	"music/config"
 )
 
-// recorder is the Dialer of both Go drivers: it notes every address dialled, and every host that a driver has heard of.
+// recorder is the Dialer of both Go drivers. It records every dialled address, and every host that
+// a driver has learned of.
 type recorder struct {
 	mu     sync.Mutex
 	dialed map[string]int
 	hosts  map[string]bool
 }
 
-// newRecorder has heard of nothing yet.
+// newRecorder returns an empty recorder.
 func newRecorder() *recorder { return &recorder{dialed: map[string]int{}, hosts: map[string]bool{}} }
 
 // DialContext implements the Dialer of both drivers.
@@ -33,7 +34,7 @@ func (r *recorder) DialContext(ctx context.Context, network, address string) (ne
 	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, address)
 }
 
-// hear notes a host that a driver might use.
+// hear records a host that a driver might use.
 func (r *recorder) hear(address string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +42,7 @@ func (r *recorder) hear(address string) bool {
 	return true
 }
 
-// addresses are what was dialled.
+// addresses returns the dialled addresses.
 func (r *recorder) addresses() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,14 +53,14 @@ func (r *recorder) addresses() []string {
 	return all
 }
 
-// count is how often an address was dialled.
+// count returns how often an address was dialled.
 func (r *recorder) count(address string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.dialed[address]
 }
 
-// known are the hosts heard of.
+// known returns the hosts that the driver has learned of.
 func (r *recorder) known() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +71,8 @@ func (r *recorder) known() []string {
 	return all
 }
 
-// restartable is a proxy that ends and comes back at the same address, which makes drivers look at the ring anew.
+// restartable is a proxy that can be restarted at the same address, upon which drivers read the
+// ring again.
 type restartable struct {
 	t      testing.TB
 	config config.Config
@@ -107,8 +109,8 @@ func keepsAsking(t testing.TB, c client) {
 	})
 }
 
-// gocql 2 dials no address but the proxy's, and hears of no other host, also after the proxy was
-// restarted.
+// gocql 2 dials no address but the proxy's, and learns of no other host, also after a restart of
+// the proxy.
 func TestGocql2DialsTheProxyAlone(t *testing.T) {
 	for _, version := range []int{3, 4, 5} {
 		proxy, r := newRestartable(t), newRecorder()
@@ -145,7 +147,7 @@ func TestGocql1DialsTheProxyAlone(t *testing.T) {
 	checkDialed(t, r, proxy.config.Listen.Address, before)
 }
 
-// checkDialed reports whether a driver has dialled the proxy alone, and again since it had dialled it `before` times.
+// checkDialed checks that a driver has dialled the proxy alone, and more often than `before` times.
 func checkDialed(t *testing.T, r *recorder, proxy string, before int) {
 	t.Helper()
 	assert.Equal(t, []string{proxy}, r.addresses(), "dialled")

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// plainWriter writes rising balances to a branch of its own without a lock, at one proxy, until it has been refused for long enough.
+// plainWriter writes rising balances to a branch of its own without a lock, at one proxy, until it
+// has been refused often enough.
 type plainWriter struct {
 	branch string
 	put    func(balance int) error // refused with MUSIC_UNLOCKED, or done
@@ -23,7 +24,8 @@ type plainWriter struct {
 	tail   int                     // tries since the table is critical
 }
 
-// tries is how often a plain writer tries once the table is critical: for longer than a proxy takes to follow by itself.
+// tries is how often a plain writer tries after the table has become critical: for longer than a
+// proxy needs to follow the schema by itself.
 const (
 	tries     = 300
 	triesPace = 5 * time.Millisecond
@@ -58,7 +60,8 @@ func (w *plainWriter) run(closed <-chan struct{}) error {
 	return nil
 }
 
-// plainWriters are three for each proxy: text, what was prepared, and what was prepared and gets its stamp from Cassandra.
+// plainWriters returns three for each proxy: one writes by text, one by a prepared statement, one
+// by a prepared statement that gets its stamp from Cassandra.
 func plainWriters(t *testing.T, keyspace string) (all []*plainWriter) {
 	t.Helper()
 	for k, address := range proxyAddresses() {
@@ -73,7 +76,7 @@ func plainWriters(t *testing.T, keyspace string) (all []*plainWriter) {
 	return all
 }
 
-// bareWriter executes a prepared statement that carries no stamp.
+// bareWriter returns a writer that executes a prepared statement without a stamp.
 func bareWriter(t *testing.T, address, keyspace, branch string) func(balance int) error {
 	t.Helper()
 	w := openWire(t, address, primitive.ProtocolVersion4, primitive.CompressionNone)
@@ -89,10 +92,11 @@ func bareWriter(t *testing.T, address, keyspace, branch string) func(balance int
 	}
 }
 
-// bigintOf is the wire form of a bigint.
+// bigintOf returns a bigint as it is on the wire.
 func bigintOf(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// newPlainFixture is a table of three replicas that is not critical, at the first of three proxies.
+// newPlainFixture makes a table of three replicas that is not critical, seen through the first of
+// three proxies.
 func newPlainFixture(t *testing.T, keyspace string) *tableFixture {
 	t.Helper()
 	s := &tableFixture{t: t, driver: withGocql2(4, ""), keyspace: keyspace}
@@ -104,8 +108,9 @@ func newPlainFixture(t *testing.T, keyspace string) *tableFixture {
 	return s
 }
 
-// A table becomes critical while plain writers use it through all proxies. Once the DDL is answered none of them gets through, and
-// nothing that they wrote before, or that is still on its way, shows over what is read or written under a lock.
+// A table becomes critical while plain writers use it through all proxies. Once the DDL is answered
+// no plain write is accepted, and none that was accepted before, or is still in flight, hides what
+// is written under a lock.
 func TestTableBecomesCriticalUnderPlainWriters(t *testing.T) {
 	threeProxies(t)
 	s := newPlainFixture(t, "barrier")
@@ -138,7 +143,7 @@ func (s *tableFixture) written(branches int) error {
 	return nil
 }
 
-// closed is the stamp below which all plain writes lie.
+// closed returns the table's closed, which is above all plain writes.
 func (s *tableFixture) closed() (stamp int64) {
 	s.t.Helper()
 	var id gocql.UUID
@@ -147,8 +152,8 @@ func (s *tableFixture) closed() (stamp int64) {
 	return stamp
 }
 
-// firstLock takes the first lock of a writer's branch: it finds what was acknowledged to the writer, and from its first read on nothing
-// stamped before closed shows.
+// firstLock takes the first lock of a writer's branch. It reads what was acknowledged to the
+// writer; after that read, nothing with a stamp below closed is visible.
 func (s *tableFixture) firstLock(c client, w *plainWriter, closed int64) {
 	s.t.Helper()
 	var stamp int64
@@ -175,8 +180,8 @@ func (s *tableFixture) firstLock(c client, w *plainWriter, closed int64) {
 	s.grant(s.works(c, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = '%s' USING LOCK %d", w.branch, ref)), "RELEASED")
 }
 
-// A plain write without a stamp is on its way to its node when the table becomes critical: Cassandra stamps it when it gets there.
-// Nobody is let in before that, and it lies below closed.
+// A plain write without a stamp is in flight to its node when the table becomes critical; Cassandra
+// gives it a stamp when it arrives. No lock is granted before that, and the stamp is below closed.
 func TestPlainWriteOnItsWayWhenATableBecomesCritical(t *testing.T) {
 	forgetProxies(t)
 	g := newStallingRelay(t, threeNodes(t).Nodes()[2].Addr(), "666666")

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A node takes what the proxy asks it in the place of a request with a custom payload, and traces it. It has no use for the payload and
-// sends none back: that both travel is shown in the frontend's tests.
+// A node accepts the statements that the proxy sends in place of a client's, with their custom
+// payload, and traces them. A node ignores the payload and sends none back: that it is passed on
+// both ways is shown in the frontend's tests.
 func TestPayloadAndTracingAtANode(t *testing.T) {
 	s := newTableFixture(t, "beside", "@critical")
 	s.works(s.client, "CREATE TABLE beside.auto (id text PRIMARY KEY, n int) WITH comment = '@critical(unlocked=auto)'")

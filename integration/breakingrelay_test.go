@@ -21,7 +21,8 @@ import (
 	"music/config"
 )
 
-// breakingRelay stands between a proxy and the node. Until it is mended, every connection over it breaks in one way.
+// breakingRelay is a relay between a proxy and its node. Until mend is called, it breaks every
+// connection in one way.
 type breakingRelay struct {
 	address string
 	breaks  func(from, to net.Conn) // nil = nobody listens
@@ -33,7 +34,7 @@ type breakingRelay struct {
 	passing  sync.WaitGroup
 }
 
-// openBreakingRelay makes one that is broken; it is taken down with the test.
+// openBreakingRelay starts a broken relay, which is closed at the end of the test.
 func openBreakingRelay(t *testing.T, breaks func(from, to net.Conn)) *breakingRelay {
 	t.Helper()
 	b := &breakingRelay{address: needEnvironment(t).address(), breaks: breaks, broken: true}
@@ -65,7 +66,7 @@ func (b *breakingRelay) listen(t *testing.T) {
 	})
 }
 
-// pass carries one connection, or breaks it.
+// pass relays one connection, or breaks it.
 func (b *breakingRelay) pass(t *testing.T, from net.Conn) {
 	defer func() { _ = from.Close() }()
 	to, err := net.Dial("tcp", needEnvironment(t).direct())
@@ -80,7 +81,7 @@ func (b *breakingRelay) pass(t *testing.T, from net.Conn) {
 	}
 	b.mu.Lock()
 	broken := b.broken
-	if err == nil && primitive.OpCode(first[4]) == primitive.OpCodeOptions { // so drivers begin; the proxy itself begins with STARTUP
+	if err == nil && primitive.OpCode(first[4]) == primitive.OpCodeOptions { // the first request of a driver; the proxy's own is STARTUP
 		b.versions = append(b.versions, first[0])
 	}
 	b.mu.Unlock()
@@ -97,7 +98,7 @@ func (b *breakingRelay) pass(t *testing.T, from net.Conn) {
 	_, _ = io.Copy(from, to)
 }
 
-// mend lets everything pass from now on.
+// mend has the relay work from now on.
 func (b *breakingRelay) mend(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()
@@ -108,15 +109,16 @@ func (b *breakingRelay) mend(t *testing.T) {
 	}
 }
 
-// connector tries to connect to an address and ask for something, with whatever version of the protocol it comes to.
+// connector tries to connect to an address and to send a request, in whatever protocol version it
+// negotiates.
 type connector struct {
 	name    string
-	version byte // of each connection's first request; 0 where that is no OPTIONS: then it is not connected in a lower one
-	slow    bool // it waits its time out where a connection only ends
+	version byte // of each connection's first request; 0: that is not OPTIONS, and no connection may be made in a lower version
+	slow    bool // if a connection just ends, it waits for its time-out
 	connect func(t *testing.T, address string) func() error
 }
 
-// connectors are the drivers that negotiate.
+// connectors returns the drivers that negotiate the protocol version.
 func connectors() []connector {
 	return []connector{
 		{"gocql v1", 4, false, func(_ *testing.T, address string) func() error {
@@ -146,7 +148,8 @@ func connectors() []connector {
 	}
 }
 
-// programConnects does it with a program that tries once for each line that it is given, and prints what came of it.
+// programConnects connects with a program that tries once for each line of input, and prints the
+// result.
 func programConnects(t *testing.T, cmd *exec.Cmd) func() error {
 	t.Helper()
 	in, err := cmd.StdinPipe()
@@ -173,7 +176,7 @@ func programConnects(t *testing.T, cmd *exec.Cmd) func() error {
 	}
 }
 
-// waysToBreak are the ways in which a node goes during the handshake.
+// waysToBreak returns the ways in which a node can fail during the handshake.
 func waysToBreak() map[string]func(from, to net.Conn) {
 	return map[string]func(from, to net.Conn){
 		"refuses": nil,
@@ -188,13 +191,15 @@ func waysToBreak() map[string]func(from, to net.Conn) {
 	}
 }
 
-// A driver that meets a node which goes during the handshake fails, and does not go on with a lower version of the protocol.
+// A driver whose node fails during the handshake returns an error, and does not try a lower
+// protocol version.
 func TestNoDriverDowngrades(t *testing.T) {
 	needPython(t)
 	noDowngrade(t, connectors())
 }
 
-// noDowngrade has each driver connect through a proxy whose node goes in each way, and again when the node has come back.
+// noDowngrade has each driver connect through a proxy whose node fails in each way, and again when
+// the node is back.
 func noDowngrade(t *testing.T, all []connector) {
 	t.Helper()
 	blamed := regexp.MustCompile(`unsupported protocol|tried versions|ProtocolVersion`)

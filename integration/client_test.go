@@ -11,12 +11,12 @@ import (
 
 // client is one driver's session, whatever the driver.
 type client interface {
-	// run carries out a statement and tells everything that the driver shows of the answer.
+	// run executes a statement and returns everything that the driver shows of the answer.
 	run(s statement) outcome
 	close()
 }
 
-// driver is a way to connect; every driver is asked for the same things.
+// driver connects clients of one driver; all drivers get the same statements.
 type driver struct {
 	name    string
 	version int // of the protocol; 0 = the driver's choice
@@ -24,7 +24,7 @@ type driver struct {
 	open    func(t testing.TB, address, keyspace string) client
 }
 
-// statement is one request in words that every driver understands.
+// statement is one request, independent of the driver.
 type statement struct {
 	name    string // of the case, in reports
 	cql     string
@@ -76,7 +76,7 @@ type failure struct {
 	text string
 }
 
-// String is the outcome on a few lines, the same for equal outcomes.
+// String returns the outcome on a few lines; equal outcomes give equal texts.
 func (o outcome) String() string {
 	var b strings.Builder
 	if o.failure != nil {
@@ -97,7 +97,7 @@ func (o outcome) String() string {
 	return b.String()
 }
 
-// err is the outcome's error, or nil.
+// err returns the outcome's error, or nil.
 func (o outcome) err() error {
 	if o.failure == nil {
 		return nil
@@ -105,10 +105,10 @@ func (o outcome) err() error {
 	return fmt.Errorf("%w %#04x: %s", errAnswered, o.failure.code, o.failure.text)
 }
 
-// errAnswered marks an error that a driver has shown.
+// errAnswered is wrapped by errors that a driver returned.
 var errAnswered = errors.New("error")
 
-// cell is the value of a column in the only row, "" where there is none.
+// cell returns the value of a column of the only row, or "" if there is none.
 func (o outcome) cell(column string) string {
 	if len(o.rows) != 1 {
 		return ""
@@ -121,7 +121,8 @@ func (o outcome) cell(column string) string {
 	return ""
 }
 
-// show prints a value that a driver has scanned: the same text for equal values, whatever pointers lead to it.
+// show returns a value that a driver has scanned as text: equal texts for equal values, whatever
+// pointers lead to them.
 func show(v any) string {
 	if v == nil {
 		return "null"
@@ -151,13 +152,13 @@ func show(v any) string {
 	return fmt.Sprint(v)
 }
 
-// nilPointer reports whether a value is a pointer to nothing: its String must not be called.
+// nilPointer reports whether a value is a nil pointer, whose String must not be called.
 func nilPointer(v any) bool {
 	r := reflect.ValueOf(v)
 	return r.Kind() == reflect.Pointer && r.IsNil()
 }
 
-// showBytes tells an empty value from none.
+// showBytes distinguishes an empty value from null.
 func showBytes(raw []byte) string {
 	if raw == nil {
 		return "null"
@@ -165,7 +166,7 @@ func showBytes(raw []byte) string {
 	return fmt.Sprintf("0x%x", raw)
 }
 
-// showList tells an empty list from none.
+// showList distinguishes an empty list from null.
 func showList(r reflect.Value) string {
 	if r.Kind() == reflect.Slice && r.IsNil() {
 		return "null"
@@ -177,7 +178,7 @@ func showList(r reflect.Value) string {
 	return "[" + strings.Join(parts, ", ") + "]"
 }
 
-// showMap is the same for equal maps, whatever order Go gives.
+// showMap returns the same text for equal maps, whatever the order of iteration.
 func showMap(r reflect.Value) string {
 	if r.IsNil() {
 		return "null"

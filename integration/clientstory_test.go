@@ -11,10 +11,10 @@ import (
 	"music/integration/clients"
 )
 
-// The helpers for Go tell their story; those of other languages do in TestClientsTellTheSame.
+// The helpers for Go play the story; those for other languages do in TestClientsTellTheSame.
 func TestClientsTellTheirStory(t *testing.T) { tellStory(t, "go", "gocql1") }
 
-// tellStory has players of several languages do the same at a real proxy and a real node.
+// tellStory has the helpers of some languages play one story at a real proxy and a real node.
 func tellStory(t *testing.T, languages ...string) {
 	s := readyTable(t, "clients_story")
 	for _, language := range languages {
@@ -38,13 +38,13 @@ func tellStory(t *testing.T, languages ...string) {
 	}
 }
 
-// narrator tells one player what to do, and hears what comes of it.
+// narrator sends commands to the player of one language, and reads its results.
 type narrator struct {
 	t      *testing.T
 	player *clients.Player
 }
 
-// does gives a command and returns what comes of it, without the token of a lock.
+// does sends a command and returns its result, without the token of a lock.
 func (n *narrator) does(command, want string) {
 	n.t.Helper()
 	n.tell(command)
@@ -64,8 +64,8 @@ func (n *narrator) hears(want string) {
 	require.True(n.t, strings.HasPrefix(got, want), "%q, not %q", got, want)
 }
 
-// hearsBoth waits for what comes of two clients, whichever comes first: b may hold before a has its
-// answer.
+// hearsBoth waits for the results of two clients in either order: b may hold the lock before a has
+// its answer.
 func (n *narrator) hearsBoth(a, b string) {
 	n.t.Helper()
 	first, err := n.player.Hear("1")
@@ -77,7 +77,7 @@ func (n *narrator) hearsBoth(a, b string) {
 	n.hears(b)
 }
 
-// section is a lock that is written under, wanted by another, and handed on.
+// section plays a lock under which a client writes, for which another waits, and which is released.
 func (n *narrator) section(s *tableFixture) {
 	n.does("1 a open "+s.address+" "+s.keyspace+".accounts", "a open")
 	n.does("1 a hold lease=3000 as=anna", "a held")
@@ -98,7 +98,7 @@ func (n *narrator) section(s *tableFixture) {
 	assert.Equal(n.t, "61", o.cell("balance"))
 }
 
-// lost is a lock that is renewed, and then ended by force.
+// lost plays a lock that is renewed and then ended by force.
 func (n *narrator) lost(s *tableFixture) {
 	n.does("1 a hold lease=2000", "a held")
 	n.tell("1 a lost")
@@ -108,7 +108,7 @@ func (n *narrator) lost(s *tableFixture) {
 	n.does("1 a release", "a lost")
 }
 
-// once is a run of a name, and the same again.
+// once plays a run of a name, and the same run again.
 func (n *narrator) once(name string) {
 	n.tell("1 a once story_" + name + " 22")
 	n.hears("a works")
@@ -116,7 +116,7 @@ func (n *narrator) once(name string) {
 	n.does("1 a once story_"+name+" 22", "a not run")
 }
 
-// direct is what the helper says where no proxy is.
+// direct plays a helper whose address is not a proxy's.
 func (n *narrator) direct(s *tableFixture) {
 	n.does("1 a open "+needEnvironment(n.t).direct()+" "+s.keyspace+".accounts", "a open")
 	n.does("1 a hold", "a no proxy")

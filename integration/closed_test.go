@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forbidden are writes on a critical table without its lock, in every disguise; REF stands for a reference that is held.
+// forbidden returns writes on a critical table without its lock, in many forms; REF stands for a
+// reference that is held.
 func forbidden() []string {
 	return []string{
 		"INSERT INTO closed.accounts (branch, id, balance) VALUES ('b', 'x', 666)",
@@ -73,7 +74,7 @@ func newClosedFixture(t *testing.T) (s *tableFixture, ref string) {
 	return s, ref
 }
 
-// companion is the name of the table of lock rows.
+// companion returns the name of the table of lock rows.
 func (s *tableFixture) companion() string {
 	s.t.Helper()
 	iter := s.direct.Query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", s.keyspace).Iter()
@@ -86,7 +87,7 @@ func (s *tableFixture) companion() string {
 	return ""
 }
 
-// rows are what none of the forbidden statements may change, read past the proxy.
+// rows returns the data that no forbidden statement may change, read from the node.
 func (s *tableFixture) rows() string {
 	s.t.Helper()
 	base, head := s.term("b")
@@ -97,8 +98,8 @@ func (s *tableFixture) rows() string {
 	return fmt.Sprint(s.contents(), base, head, plain, sessions > 0)
 }
 
-// What the proxy does not understand, or must not let through, is refused in every version of the
-// protocol and changes nothing.
+// Statements that the proxy does not understand, or must not let through, are refused in every
+// protocol version and change nothing.
 func TestNothingFailsOpen(t *testing.T) {
 	s, ref := newClosedFixture(t)
 	names := strings.NewReplacer("REF", ref, "COMPANION", s.companion())

@@ -21,13 +21,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ran is what a run of the program has left behind.
+// ran is the result of a run of the program.
 type ran struct {
 	status      int
 	out, errors string
 }
 
-// commandLine is the program, to be called with these arguments through the shared proxy.
+// commandLine returns a command that runs the program with these arguments through the shared
+// proxy.
 func commandLine(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := needEnvironment(t).binary()
@@ -54,7 +55,7 @@ func finish(t *testing.T, cmd *exec.Cmd) ran {
 	return ran{cmd.ProcessState.ExitCode(), out.String(), complaints.String()}
 }
 
-// listed are the locks of a key as `music locks -o json` tells them.
+// listed returns the locks of a key as `music locks -o json` prints them.
 func listed(t *testing.T, words ...string) []map[string]any {
 	t.Helper()
 	r := call(t, append([]string{"locks", "-o", "json"}, words...)...)
@@ -64,7 +65,8 @@ func listed(t *testing.T, words ...string) []map[string]any {
 	return all
 }
 
-// Who holds is seen, and is ended by force; what is not a lock, or not a proxy, is told.
+// `music locks` shows the holder, and `music unlock` ends its lock by force; for a lock that is not
+// there, or an address that is not a proxy's, there is an error.
 func TestCommandLineListsAndEnds(t *testing.T) {
 	assert.Empty(t, listed(t, "music.named", "cli list"), "also: the program is built before any lease begins")
 	c := withGocql2(4, "").open(t, needProxy(t), "")
@@ -94,7 +96,8 @@ func TestCommandLineListsAndEnds(t *testing.T) {
 	assert.Contains(t, r.errors, "no MUSIC proxy")
 }
 
-// At a terminal of 40 columns no line is wider; a reader that has gone ends the command without a word.
+// At a terminal of 40 columns no line is wider; if the reader of its output goes away, the command
+// ends silently.
 func TestCommandLineAtATerminalAndAPipe(t *testing.T) {
 	commands := []*exec.Cmd{commandLine(t, "locks", "music.named", "cli narrow"), commandLine(t, "check", "--timeout", "1s")} // builds the program, before a lease runs
 	c := withGocql2(4, "").open(t, needProxy(t), "")
@@ -105,18 +108,18 @@ func TestCommandLineAtATerminalAndAPipe(t *testing.T) {
 	require.NoError(t, pty.Setsize(terminal, &pty.Winsize{Rows: 25, Cols: 40}))
 	shown := make(chan string)
 	go func() {
-		text, _ := io.ReadAll(look) // ends with an error of the terminal that has gone
+		text, _ := io.ReadAll(look) // ends with an error when the terminal is closed
 		shown <- string(text)
 	}()
 	for _, cmd := range commands {
 		cmd.Stdout = terminal
-		_ = cmd.Run() // check has something to say
+		_ = cmd.Run() // its status is not 0, since check has findings
 	}
 	require.NoError(t, terminal.Close())
 	text := <-shown
 	assert.Contains(t, text, "by somebody with a name")
 	for line := range strings.Lines(text) {
-		if words := strings.Fields(line); len(words) > 2 { // else one long word, with what stands before it
+		if words := strings.Fields(line); len(words) > 2 { // otherwise it is one long word with its label
 			assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\r\n"))), 40, line)
 		}
 	}
@@ -134,7 +137,8 @@ func TestCommandLineAtATerminalAndAPipe(t *testing.T) {
 	assert.Empty(t, complaints.String())
 }
 
-// A command runs under its lock, with the reference; its status is told, and the lock is free afterwards.
+// A command runs under its lock and gets the reference; its exit status is passed on, and the lock
+// is released afterwards.
 func TestCommandLineRunsUnderALock(t *testing.T) {
 	r := call(t, "lock", "cli run", "--", "sh", "-c", "echo $LOCK_TABLE $LOCK_REF; exit 7")
 	assert.Equal(t, 7, r.status, r.errors)
@@ -168,7 +172,7 @@ func TestCommandLineRunsUnderALock(t *testing.T) {
 	assert.Equal(t, "ran\n", out.String())
 }
 
-// held starts a command under a lock and returns once it runs; lines are what it writes.
+// held starts a command under a lock and returns when it runs; lines is its output.
 func held(t *testing.T, name string, script string, args ...string) (cmd *exec.Cmd, complaints *logBuffer) {
 	t.Helper()
 	cmd = commandLine(t, append(append([]string{"lock", name}, args...), "--", "sh", "-c", script)...)
@@ -180,11 +184,12 @@ func held(t *testing.T, name string, script string, args ...string) (cmd *exec.C
 	_, err = io.ReadFull(out, make([]byte, len("runs\n")))
 	require.NoError(t, err, complaints.String())
 	go func() { _, _ = io.Copy(io.Discard, out) }()
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // where it has not ended by itself
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // if it has not ended by itself
 	return cmd, complaints
 }
 
-// A lease is renewed for as long as the command runs; a lock that is ended by force ends the command, with all its processes.
+// A lease is renewed while the command runs; if the lock is ended by force, the command is ended,
+// with all its processes.
 func TestCommandLineKeepsItsLease(t *testing.T) {
 	cmd, complaints := held(t, "cli keep", "sleep 1000 & echo runs; wait", "--lease", "1s")
 	number := listed(t, "music.named", "cli keep")[0]["number"]
@@ -205,7 +210,7 @@ func TestCommandLineKeepsItsLease(t *testing.T) {
 	assert.Contains(t, complaints.String(), "the lock is lost")
 }
 
-// A signal goes to the command; the lock is given back when that has ended.
+// A signal is passed to the command; the lock is released when the command has ended.
 func TestCommandLinePassesSignalsOn(t *testing.T) {
 	cmd, complaints := held(t, "cli signal", "trap 'exit 3' TERM; echo runs; while :; do sleep 0.1; done")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
@@ -214,7 +219,7 @@ func TestCommandLinePassesSignalsOn(t *testing.T) {
 	assert.Empty(t, listed(t, "music.named", "cli signal"))
 }
 
-// A command has the terminal while it runs, and a script that called it has it again afterwards.
+// A command has the terminal while it runs, and the calling script has it again afterwards.
 func TestCommandLineGivesTheTerminalToItsCommand(t *testing.T) {
 	cmd := commandLine(t, "lock", "cli terminal", "--", "sh", "-c", "read x; echo got $x")
 	ctx, cancel := context.WithTimeout(context.Background(), programTimeout)
@@ -225,7 +230,7 @@ func TestCommandLineGivesTheTerminalToItsCommand(t *testing.T) {
 	defer func() { _ = look.Close() }()
 	_, err = look.WriteString("one\ntwo\n")
 	require.NoError(t, err)
-	text, _ := io.ReadAll(look) // ends with an error of the terminal that has gone
+	text, _ := io.ReadAll(look) // ends with an error when the terminal is closed
 	require.NoError(t, script.Wait(), "%s", text)
 	assert.Contains(t, string(text), "got one")
 	assert.Contains(t, string(text), "then two")
@@ -246,7 +251,8 @@ func TestCommandLineKilled(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// Where no proxy answers any more the command is asked to end, and ended before the lease is, whatever it does about it.
+// If no proxy answers any more, the command is asked to end, and killed before the lease ends if it
+// does not.
 func TestCommandLineWithoutItsProxy(t *testing.T) {
 	p := startProcess(t, needEnvironment(t).direct())
 	path, err := needEnvironment(t).binary()
@@ -269,12 +275,12 @@ func TestCommandLineWithoutItsProxy(t *testing.T) {
 	assert.Equal(t, "asked\n", string(rest), "SIGTERM, then SIGKILL")
 	assert.Equal(t, 128+int(syscall.SIGKILL), cmd.ProcessState.ExitCode(), complaints.String())
 	assert.Contains(t, complaints.String(), "could not be renewed")
-	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM)) // a session that ends: nobody waits for it
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM)) // so that no one waits for its session's end
 	assert.Zero(t, p.status(t))
 	t.Logf("ended %v after its proxy went silent, of a lease of 2 s", took)
 }
 
-// found are the findings of `music check` by their topics.
+// found returns the findings of `music check` by their topics.
 func found(t *testing.T, cmd *exec.Cmd) (byTopic map[string]string, status int) {
 	t.Helper()
 	r := finish(t, cmd)
@@ -288,7 +294,7 @@ func found(t *testing.T, cmd *exec.Cmd) (byTopic map[string]string, status int) 
 	return byTopic, r.status
 }
 
-// What is wrong with a real node and its tables is found, and what is fine is said.
+// `music check` finds what is wrong with a real node and its tables, and confirms what is right.
 func TestCommandLineChecks(t *testing.T) {
 	node := needEnvironment(t).direct()
 	c := withGocql2(4, "").open(t, node, "")
@@ -330,7 +336,8 @@ func TestCommandLineChecks(t *testing.T) {
 	require.NoError(t, c.run(statement{cql: "DROP KEYSPACE checked"}).err())
 }
 
-// commandLine: who may not log in, or may not do a thing, is told so; who may sees what the proxies' role lacks.
+// commandLine: a role that may not log in, or may not do something, gets an error; another one sees
+// which rights the proxies' role lacks.
 func (b *rightsFixture) commandLine(t *testing.T) {
 	path, err := needEnvironment(t).binary()
 	require.NoError(t, err)
@@ -367,7 +374,7 @@ func (b *rightsFixture) commandLine(t *testing.T) {
 	assert.Contains(t, topics["unseen"], "permission")
 }
 
-// checkRole: what the proxies' role lacks is found, with what to type.
+// checkRole: rights that the proxies' role lacks are found, with the statement that grants them.
 func (b *rightsFixture) checkRole(t *testing.T, proxy string) {
 	path, err := needEnvironment(t).binary()
 	require.NoError(t, err)

@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// corpus is all of ordinary CQL that is tried.
+// corpus returns all statements of ordinary CQL that are compared.
 func corpus() []statement {
 	return slices.Concat(typeStatements(), plainStatements(), batchStatements(), errorStatements(), pagingStatements())
 }
 
-// record runs the corpus in a new keyspace, which is made at node, and returns what the driver showed, one text a statement.
+// record runs the corpus in a new keyspace, which is made at node, and returns what the driver
+// showed, one text for each statement.
 func record(t *testing.T, d driver, node, address string) []string {
 	t.Helper()
 	const keyspace = "compat"
@@ -41,7 +42,7 @@ func record(t *testing.T, d driver, node, address string) []string {
 	return told
 }
 
-// differences are the statements whose outcome is not the same.
+// differences returns the statements whose outcomes differ.
 func differences(direct, proxied []string) []string {
 	var all []string
 	for i := range direct {
@@ -52,14 +53,15 @@ func differences(direct, proxied []string) []string {
 	return all
 }
 
-// goDrivers are the Go drivers in every version, and in every compression once: TestFramesAreEqual has all pairs of the two.
+// goDrivers returns the Go drivers in every version, and in every compression once:
+// TestFramesAreEqual has all pairs of the two.
 func goDrivers() []driver {
 	return []driver{
 		withGocql2(3, "+lz4"), withGocql2(4, ""), withGocql2(4, "+snappy"), withGocql2(5, ""), withGocql2(5, "+lz4"), withGocql1("+snappy"),
 	}
 }
 
-// Ordinary CQL gives each Go driver the same through the proxy as at the node.
+// Ordinary CQL has the same outcomes through the proxy as at the node, with each Go driver.
 func TestOrdinaryCQLIsEqual(t *testing.T) {
 	proxy, node := needProxy(t), needEnvironment(t).direct()
 	for _, d := range goDrivers() {
@@ -73,7 +75,8 @@ func TestOrdinaryCQLIsEqual(t *testing.T) {
 	}
 }
 
-// checkCorpusWorked makes sure that the comparison was of something: a statement fails where Cassandra is to refuse it and only there.
+// checkCorpusWorked checks that the comparison was not of errors only: a statement fails if and
+// only if Cassandra is to refuse it.
 func checkCorpusWorked(t *testing.T, d driver, told []string) {
 	t.Helper()
 	for _, s := range corpus() {

@@ -23,7 +23,7 @@ import (
 	"music/integration/cassandra"
 )
 
-// prometheus is a real one, which watches the proxies of a test once a second.
+// prometheus is a real Prometheus, which scrapes the proxies of a test once a second.
 type prometheus struct {
 	test    *testing.T
 	address string
@@ -31,8 +31,9 @@ type prometheus struct {
 	watched []string
 }
 
-// startPrometheus starts it with the rules of docs/alerts.yml, whose times are made short: windows of 20 s, 2 s before an alert
-// fires, and a lock is old after 10 s. Everything else is as it stands there.
+// startPrometheus starts it with the rules of docs/alerts.yml, whose times are shortened: windows
+// of 20 s, 2 s before an alert fires, and a lock counts as old after 10 s. Everything else is as in
+// the file.
 func startPrometheus(t *testing.T) *prometheus {
 	t.Helper()
 	for _, program := range []string{"prometheus", "promtool"} {
@@ -69,7 +70,7 @@ func startPrometheus(t *testing.T) *prometheus {
 	return p
 }
 
-// watch adds proxies to those that are watched.
+// watch adds proxies to the scraped ones.
 func (p *prometheus) watch(metrics ...string) {
 	p.test.Helper()
 	p.watched = append(p.watched, metrics...)
@@ -118,7 +119,7 @@ func (p *prometheus) fires(alert string, again func()) {
 	p.test.Logf("%s fires %.0f s after its fault", alert, time.Since(begun).Seconds())
 }
 
-// alertsFixture is proxies of all kinds under Prometheus.
+// alertsFixture is several proxies, some with faults, under Prometheus.
 type alertsFixture struct {
 	*tableFixture
 	*prometheus
@@ -127,7 +128,8 @@ type alertsFixture struct {
 	node                       *cassandra.Node
 }
 
-// startAlerts starts two proxies that are well, another of another release, and one by itself before a node that can be hurt.
+// startAlerts starts two healthy proxies, one of another release, and one on its own in front of a
+// node that tests can kill.
 func startAlerts(t *testing.T) *alertsFixture {
 	t.Helper()
 	node := needEnvironment(t).direct()
@@ -158,7 +160,7 @@ func startWatched(t *testing.T, node string, args ...string) *process {
 	return p
 }
 
-// startOther starts a proxy that says of itself that it is of another release: its program is the same but for that word.
+// startOther starts a proxy that reports another release; its program differs in that word only.
 func (a *alertsFixture) startOther() client {
 	a.t.Helper()
 	built, err := needEnvironment(a.t).binary()
@@ -182,7 +184,7 @@ func (a *alertsFixture) startOther() client {
 	return a.driver.open(a.t, a.other.address, a.keyspace)
 }
 
-// startLone starts a proxy before a node of its own.
+// startLone starts a proxy in front of a node of its own.
 func (a *alertsFixture) startLone() client {
 	a.t.Helper()
 	w := needEnvironment(a.t)
@@ -203,8 +205,8 @@ func (a *alertsFixture) held(c client, branch, more string) int64 {
 	return a.grant(a.works(c, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = '%s' %s", branch, more)), "HELD")
 }
 
-// Each alert fires by its fault, under a real Prometheus, on real processes; where all is well none does; and each query of the
-// dashboard returns data.
+// Each alert fires when its fault occurs, under a real Prometheus and with real processes; without
+// a fault none fires; and each query of the dashboard returns data.
 func TestAlertsFire(t *testing.T) {
 	a := startAlerts(t)
 	a.watch(a.first.metrics, a.second.metrics)
@@ -286,7 +288,7 @@ func (a *alertsFixture) queues() {
 	a.works(a.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'queue' USING LOCK %d", ref))
 }
 
-// breaksAnInvariant writes to a lock row past the proxies.
+// breaksAnInvariant writes to a lock row directly at the node.
 func (a *alertsFixture) breaksAnInvariant() {
 	ref := a.held(a.there, "i12", "")
 	a.works(a.there, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'i12' USING LOCK %d", ref))
@@ -309,7 +311,7 @@ func (a *alertsFixture) unsettled() {
 	})
 }
 
-// lonely hurts the node of a proxy that is before another cluster than the others.
+// lonely does the faults of the proxy whose cluster is not that of the others.
 func (a *alertsFixture) lonely() {
 	c := a.startLone()
 	a.watch(a.lone.metrics)
@@ -370,7 +372,7 @@ func (a *alertsFixture) dashboard() {
 	}
 }
 
-// The rules, their unit tests and the metrics of a proxy are in order by promtool.
+// promtool accepts the rules, their unit tests and the metrics of a proxy.
 func TestPromtool(t *testing.T) {
 	metrics, err := http.Get("http://" + startProcess(t, needEnvironment(t).direct(), "--metrics-tables", "bank.accounts").metrics + "/metrics")
 	require.NoError(t, err)

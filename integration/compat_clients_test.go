@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The helpers of other languages tell the story that those for Go do.
+// The helpers for other languages play the story that those for Go do.
 func TestClientsTellTheSame(t *testing.T) { tellStory(t, "python", "asyncio", "node", "java") }
 
 // The provider for ShedLock passes the tests that ShedLock ships for providers.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The drivers for Node.js and Java do not go on with a lower version of the protocol either.
+// Nor do the drivers for Node.js and Java try a lower protocol version.
 func TestNodeDriverAndJavaDriverDoNotDowngrade(t *testing.T) {
 	noDowngrade(t, []connector{
 		{"node", 0, false, func(t *testing.T, address string) func() error {

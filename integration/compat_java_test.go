@@ -12,14 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// javaProgram is a program for Java, with every address that it connects to on record.
+// javaProgram returns a command that runs a Java program and records every address that it connects
+// to.
 func javaProgram(t *testing.T, class string, args ...string) (out string, dialled []string) {
 	t.Helper()
 	cmd, connects := program(t, "java", javaArgs(t, class, args...)...)
 	return output(t, cmd, false), connected(t, connects)
 }
 
-// javaArgs are java's arguments for a class of the compatibility programs.
+// javaArgs returns java's arguments for a class of the compatibility programs.
 func javaArgs(t *testing.T, class string, args ...string) []string {
 	t.Helper()
 	dir := filepath.Join(needEnvironment(t).runDir, "java")

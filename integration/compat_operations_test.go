@@ -11,7 +11,8 @@ import (
 	"music/integration/cassandra"
 )
 
-// tellers have clients do sections on bank.accounts through the first two proxies, until end is called; then none may be lost.
+// tellers has clients do sections on bank.accounts through the first two proxies, until end is
+// called, which checks that none is lost.
 func (o *operator) tellers() (end func()) {
 	o.t.Helper()
 	first, second := o.proxies[o.proxyAt(1)], o.proxies[o.proxyAt(2)]
@@ -25,8 +26,8 @@ func (o *operator) tellers() (end func()) {
 	}
 }
 
-// docs/operations.md, Paxos v1 to v2, A new node, and A node that is replaced, one after the other: who holds a lock goes on holding it,
-// and no section is lost.
+// docs/operations.md, Paxos v1 to v2, A new node, and A node that is replaced, one after the other:
+// a client that holds a lock keeps it, and no section is lost.
 func TestOperationsOfNodes(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, 1, 2, cassandra.Durable(map[string]string{"paxos_variant": "v1"}))

@@ -18,7 +18,7 @@ import (
 	"music/integration/cassandra"
 )
 
-// mirrorNode is a node that sends the custom payload of each request back with its answer.
+// mirrorNode starts a node that returns the custom payload of each request with its answer.
 func mirrorNode(t *testing.T) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
@@ -33,8 +33,8 @@ func mirrorNode(t *testing.T) string {
 	return c.Nodes()[0].Addr()
 }
 
-// A custom payload reaches the node with each statement, and what the node answers with reaches the client: of what the proxy asks in
-// other words or in other tables, too.
+// A custom payload reaches the node with each statement, and the payload of the node's answer
+// reaches the client, also if the proxy sends other statements in place of the client's.
 func TestCustomPayloads(t *testing.T) {
 	node := mirrorNode(t)
 	p := startProxy(t, func(c *config.Config) { c.Cassandra.ContactPoints = []string{node} })

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// docs/start.md, Through your own driver: whoever types it has a section on a table of his own, by each driver. How long it took is told.
+// docs/start.md, Through your own driver: the page's commands lead to a section on a table of one's
+// own, with each driver. The log has how long it took.
 func TestDocsStartThroughEachDriver(t *testing.T) {
 	begun := time.Now()
 	node := needEnvironment(t).direct()
@@ -60,7 +61,7 @@ func TestDocsStartThroughEachDriver(t *testing.T) {
 	}
 }
 
-// took is the time since then, and sets it to now.
+// took returns the time since then, and sets it to now.
 func took(since *time.Time) time.Duration {
 	d := time.Since(*since).Round(100 * time.Millisecond)
 	*since = time.Now()

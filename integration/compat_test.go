@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nodeProgram is a program for Node.js, with every address that it connects to on record.
+// nodeProgram returns a command that runs a Node.js program and records every address that it
+// connects to.
 func nodeProgram(t *testing.T, name string, args ...string) (out string, dialled []string) {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("compat", "node"))

@@ -15,7 +15,7 @@ import (
 	"music/integration/cassandra"
 )
 
-// The whole script, asked of three proxies as of their nodes, in turn.
+// The whole script has the same answers at three proxies as at their nodes, in turn.
 func TestThreeProxiesFramesAreEqual(t *testing.T) {
 	threeProxies(t)
 	for _, c := range frameCases() {
@@ -29,7 +29,8 @@ func TestThreeProxiesFramesAreEqual(t *testing.T) {
 	}
 }
 
-// The corpus by drivers, which find the other two by themselves.
+// The corpus has the same outcomes through drivers that find the other two proxies or nodes by
+// themselves.
 func TestThreeProxiesOrdinaryCQLIsEqual(t *testing.T) {
 	threeProxies(t)
 	node := nodeAddresses(t)[0]
@@ -44,8 +45,8 @@ func TestThreeProxiesOrdinaryCQLIsEqual(t *testing.T) {
 	}
 }
 
-// A thousand connections while nodes are killed and started again, stand still and go slowly, proxies end and come back, and clients go
-// away as they like.
+// A thousand connections while nodes are killed and restarted, paused and slowed down, proxies are
+// stopped and restarted, and clients disconnect at any time.
 func TestThousandConnectionsUnderFaults(t *testing.T) {
 	all := threeProxies(t, func(c *config.Config) {
 		c.Limits.BackendTimeout = 12 * time.Second
@@ -80,16 +81,17 @@ func TestThousandConnectionsUnderFaults(t *testing.T) {
 	assert.Greater(t, c.ended.Load(), int64(500), "connections have felt it")
 }
 
-// meanwhile lets the load go on for that long.
+// meanwhile lets the load run for a time.
 func meanwhile(d time.Duration) { <-time.After(d) }
 
-// fault is what happens to a node, or to the proxy before it. It is over when strike returns.
+// fault is something done to a node, or to the proxy in front of it. It is over when strike
+// returns.
 type fault struct {
 	name   string
 	strike func(testing.TB, *cassandra.Node, *clusterProxy)
 }
 
-// faults are all those that strike while the load runs.
+// faults returns all faults that are done while the load runs.
 func faults() []fault {
 	still := func(d time.Duration) func(testing.TB, *cassandra.Node, *clusterProxy) {
 		return func(t testing.TB, n *cassandra.Node, _ *clusterProxy) {

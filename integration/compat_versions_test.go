@@ -88,7 +88,7 @@ func (r *rollingFixture) restartAs(k int, program string) {
 	r.restart(k)
 }
 
-// refusesToRun starts a proxy as a program that does not fit to the others, and then as it was.
+// refusesToRun starts a proxy as a program that does not fit the others, and then as it was.
 func (r *rollingFixture) refusesToRun(k int, program string, theirs, own int) {
 	t, p := r.t, r.programs[k]
 	was := p.program

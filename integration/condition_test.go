@@ -12,12 +12,12 @@ import (
 
 // conditionalWrite is one conditional write, on either table.
 type conditionalWrite struct {
-	before, behind string // of the place where USING LOCK stands
+	before, behind string // the text before and after USING LOCK
 	values         []any  // all of them behind that place, or none
 	insert         bool
 }
 
-// on is the statement on a table, under a reference if there is one.
+// on returns the statement on a table, under a reference if there is one.
 func (t conditionalWrite) on(table string, ref int64) statement {
 	using := ""
 	if ref > 0 {
@@ -35,7 +35,8 @@ type conditionGenerator struct {
 	bound bool
 }
 
-// triedColumns are columns with some literals each, which are often equal and not always written alike.
+// triedColumns returns columns with some literals each, which are often equal and not always
+// spelled alike.
 func triedColumns() [][]string {
 	return [][]string{
 		{"a", "1", "2", "-3", "2147483647", "null"},
@@ -66,7 +67,7 @@ func triedColumns() [][]string {
 	}
 }
 
-// triedParts are conditions on parts of columns, and those that only collections have.
+// triedParts returns conditions on parts of columns, and those that only collections have.
 func triedParts() []string {
 	return []string{
 		"m['a'] = 1", "m['a'] != 1", "m['b'] IN (2, null)", "m['a'] >= 1", "m['nosuch'] = null", "fm['a'] = 1", "fm['b'] < 3", "li[0] = 1", "li[1] != 2", "li[1] IN (1, 2)",
@@ -75,16 +76,16 @@ func triedParts() []string {
 	}
 }
 
-// column is a column, and value one of its literals.
+// column returns a random column, and value one of its literals.
 func (r conditionGenerator) column() []string { all := triedColumns(); return all[r.IntN(len(all))] }
 
 func (r conditionGenerator) value(column []string) string { return column[1+r.IntN(len(column)-1)] }
 
-// condition is what stands behind IF. An order with null is no part of several: whether Cassandra comes to it, and then refuses it, is a
-// matter of chance.
+// condition returns a condition. A comparison with null by < or > is never one of several: whether
+// Cassandra evaluates it, and then refuses it, depends on chance.
 func (r conditionGenerator) condition() string { return r.conditions(1 + r.IntN(2)) }
 
-// conditions are n of them.
+// conditions returns n of them.
 func (r conditionGenerator) conditions(n int) string {
 	var all []string
 	for range n {
@@ -105,7 +106,7 @@ func (r conditionGenerator) conditions(n int) string {
 	return strings.Join(all, " AND ")
 }
 
-// next is a conditional write on one of a few rows.
+// next returns a conditional write on one of a few rows.
 func (r conditionGenerator) next() conditionalWrite {
 	row := fmt.Sprintf(" WHERE k = 'key' AND c = %d", r.IntN(3))
 	column := r.column()
@@ -155,7 +156,7 @@ func (r conditionGenerator) additions() string {
 	return strings.Join(some, ", ")
 }
 
-// staticTrial writes static columns, beside a row or alone.
+// staticTrial returns a write of static columns, with a row or alone.
 func (r conditionGenerator) staticTrial() conditionalWrite {
 	row := fmt.Sprintf(" WHERE k = 'key' AND c = %d", r.IntN(5))
 	return []conditionalWrite{
@@ -173,7 +174,8 @@ func (r conditionGenerator) staticTrial() conditionalWrite {
 	}[r.IntN(11)]
 }
 
-// batch has several statements, one of them at least with a condition. It may delete what it writes.
+// batch returns a batch of several statements, at least one of them with a condition. It may delete
+// what it writes.
 func (r conditionGenerator) batch() conditionalWrite {
 	var all []string
 	for i := range 1 + r.IntN(4) {
@@ -182,7 +184,7 @@ func (r conditionGenerator) batch() conditionalWrite {
 	return conditionalWrite{before: "BEGIN BATCH", behind: " " + strings.Join(all, "; ") + "; APPLY BATCH"}
 }
 
-// child is a statement of a batch.
+// child returns a statement of a batch.
 func (r conditionGenerator) child(conditional bool) string {
 	row := fmt.Sprintf(" WHERE k = 'key' AND c = %d", r.IntN(3))
 	column := r.column()
@@ -206,7 +208,8 @@ func (r conditionGenerator) child(conditional bool) string {
 	return set
 }
 
-// deletion is one of a row, of some rows, of a column, or of all of the partition but for the row that is to stay.
+// deletion returns a deletion of a row, of several rows, of a column, or of the whole partition
+// except the row that must stay.
 func (r conditionGenerator) deletion() string {
 	switch r.IntN(4) {
 	case 0:
@@ -219,7 +222,7 @@ func (r conditionGenerator) deletion() string {
 	return fmt.Sprintf("DELETE FROM TABLE WHERE k = 'key' AND c = %d", r.IntN(5))
 }
 
-// boundTrial has its values bound.
+// boundTrial returns a write with bound values.
 func (r conditionGenerator) boundTrial() conditionalWrite {
 	if !r.bound {
 		return r.next()
@@ -240,8 +243,9 @@ func (r conditionGenerator) boundTrial() conditionalWrite {
 	}[r.IntN(11)]
 }
 
-// A client alone sees its conditional writes answered, under a lock or with a section for each, and its rows changed, as Cassandra answers and changes by its own
-// lightweight transactions: by every driver that shows them whole.
+// If one client is alone, its conditional writes are answered, and change its rows, as Cassandra's
+// own lightweight transactions: under a lock and with a section for each, and with every driver
+// that shows answers whole.
 func TestConditionsUnderALockAnswerLikeLightweightTransactions(t *testing.T) {
 	for n, d := range []driver{withGocql2(3, ""), withGocql2(4, "+lz4"), withGocql2(5, ""), withPython(), withCqlsh(), withGocql2(4, ""), withPython()} {
 		auto := n > 4
@@ -281,7 +285,7 @@ func TestConditionsUnderALockAnswerLikeLightweightTransactions(t *testing.T) {
 	}
 }
 
-// Rows of a batch are found, and told, by keys of several columns in whatever order and spelling.
+// Rows of a batch are found, and returned, by keys of several columns in any order and spelling.
 func TestConditionsOnRowsOfLongKeys(t *testing.T) {
 	s := newTableFixture(t, "section_long", "@critical")
 	const columns = " (z text, b int, y decimal, a timestamp, v int, PRIMARY KEY ((z, b), y, a)) WITH CLUSTERING ORDER BY (y DESC, a ASC)"
@@ -306,7 +310,8 @@ func TestConditionsOnRowsOfLongKeys(t *testing.T) {
 	assert.Equal(t, s.do(s.client, read+"twin").rows, s.do(s.client, read+"locked").rows)
 }
 
-// Conditional writes of one holder go one after another: of many that want the same, one is applied.
+// Conditional writes of one holder are executed one after another: of many with the same condition,
+// one is applied.
 func TestConditionsOfOneHolderDoNotOvertake(t *testing.T) {
 	s := newTableFixture(t, "section_turns", "@critical(lease=5m)")
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 5m"), "HELD")
@@ -330,7 +335,8 @@ func TestConditionsOfOneHolderDoNotOvertake(t *testing.T) {
 	s.inWindow("b", "x", ref, rounds)
 }
 
-// What the proxy does not try itself it refuses, and nothing is written; a lock that is not held is no lock for a condition either.
+// Conditions that the proxy does not evaluate are refused, and nothing is written; a lock that is
+// not held does not permit a conditional write either.
 func TestConditionsThatAreNotServed(t *testing.T) {
 	s := newTableFixture(t, "section_conditions", "@critical(lease=5m)")
 	s.works(s.client, "CREATE TYPE pair (f int, g text)")

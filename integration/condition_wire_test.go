@@ -11,14 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twinTables are a critical table, whose key is locked, and an ordinary one like it.
+// twinTables are a critical table, whose key is locked, and an ordinary one with the same columns.
 type twinTables struct {
 	*tableFixture
 	b   *attacker
 	ref int64
 }
 
-// both asks for something on either table and returns the answers, that of the critical one as if it were the other.
+// both sends something to either table and returns the answers; the critical table's name is
+// replaced in its answer.
 func (w *twinTables) both(ask func(say func(string) string) (message.Message, *failure)) (want, got string) {
 	w.t.Helper()
 	tell := func(m message.Message, f *failure) string {
@@ -36,7 +37,8 @@ func (w *twinTables) both(ask func(say func(string) string) (message.Message, *f
 	return want, strings.ReplaceAll(tell(ask(locked.Replace)), "locked", "twin")
 }
 
-// Conditions look the same on the wire, too: what PREPARE tells of them, values bound by name, and BATCH messages.
+// Conditions look the same on the wire, too: what PREPARE declares, values bound by name, and BATCH
+// messages.
 func TestConditionsOnTheWire(t *testing.T) {
 	s := newTableFixture(t, "section_wire", "@critical")
 	const columns = " (k text, c int, a int, m map<text, int>, li list<int>, st int static, PRIMARY KEY (k, c))"
@@ -53,7 +55,7 @@ func TestConditionsOnTheWire(t *testing.T) {
 	assert.Positive(t, applied, "not all batches were refused")
 }
 
-// preparedAlike: drivers bind by what PREPARE tells.
+// preparedAlike compares what PREPARE declares, by which drivers bind.
 func (w *twinTables) preparedAlike(t *testing.T) {
 	for _, text := range []string{
 		"UPDATE TABLE LOCKED SET a = ? WHERE k = ? AND c = ? IF m[?] = ? AND li[?] IN ? AND a IN (?, ?)", "INSERT INTO TABLE (c, k, a) VALUES (?, ?, ?) IF NOT EXISTS LOCKED",
@@ -67,7 +69,7 @@ func (w *twinTables) preparedAlike(t *testing.T) {
 	}
 }
 
-// namedAlike binds by name: one value where it stands several times.
+// namedAlike binds by name: one value for a name that is used several times.
 func (w *twinTables) namedAlike(t *testing.T) {
 	for _, text := range []string{
 		"UPDATE TABLE LOCKED SET a = :n WHERE k = :key AND c = :n IF a = null AND li = null", "UPDATE TABLE LOCKED SET a = :n WHERE k = :key AND c = :n IF a = :n AND m[:key] != :n",
@@ -82,7 +84,8 @@ func (w *twinTables) namedAlike(t *testing.T) {
 	}
 }
 
-// batchedAlike sends BATCH messages of texts and of prepared statements, and what they leave is the same. It tells how many were applied.
+// batchedAlike sends BATCH messages of texts and of prepared statements, and compares what they
+// leave. It returns how many were applied.
 func (w *twinTables) batchedAlike(t *testing.T) (applied int) {
 	const insert, update = "INSERT INTO TABLE (k, c, a) VALUES (?, ?, ?) IF NOT EXISTS LOCKED", "UPDATE TABLE LOCKED SET a = ? WHERE k = 'key' AND c = ? IF a = ?"
 	const plain, static = "UPDATE TABLE LOCKED SET m = {'x': 1} WHERE k = ? AND c = ?", "UPDATE TABLE LOCKED SET st = 1 WHERE k = 'key' IF st = null"

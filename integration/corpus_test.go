@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// uuid and span are values that each driver has a type of its own for.
+// uuid and span are values for which each driver has a type of its own.
 type (
 	uuid [16]byte
 	span struct {
@@ -20,7 +20,7 @@ type cqlType struct {
 	bound        any
 }
 
-// cqlTypes are all types that a column may have.
+// cqlTypes returns all types that a column may have.
 func cqlTypes() []cqlType {
 	id := uuid{0x5b, 0x64, 0x78, 0x70, 0x5c, 0x5b, 0x11, 0xef, 0x9d, 0x6e, 0x02, 0x42, 0xac, 0x12, 0x00, 0x02}
 	const idText = "5b647870-5c5b-11ef-9d6e-0242ac120002"
@@ -57,10 +57,11 @@ func cqlTypes() []cqlType {
 	}
 }
 
-// columnOf is the name of the i-th type's column.
+// columnOf returns the name of the i-th type's column.
 func columnOf(i int) string { return "c" + string(rune('a'+i/10)) + string(rune('0'+i%10)) }
 
-// typeStatements write and read one column of every type, by literal and bound.
+// typeStatements returns statements that write and read one column of every type, by literal and
+// bound.
 func typeStatements() []statement {
 	columns, names, literals := []string{"k text PRIMARY KEY"}, []string{"k"}, []string{"'literal'"}
 	var bound []statement
@@ -95,7 +96,7 @@ func typeStatements() []statement {
 	)
 }
 
-// plainStatements are ordinary CQL on small tables, in the order in which they make sense.
+// plainStatements returns ordinary CQL on small tables, in an order that makes sense.
 func plainStatements() []statement {
 	return []statement{
 		{name: "create", cql: "CREATE TABLE t (k int, c int, v text, s text static, l list<int>, m map<text, int>, PRIMARY KEY (k, c)) WITH comment = 'not critical'"},
@@ -150,7 +151,7 @@ func plainStatements() []statement {
 	}
 }
 
-// batchStatements are BATCH messages of each kind.
+// batchStatements returns BATCH messages of each kind.
 func batchStatements() []statement {
 	insert := func(k, c int, v string) statement {
 		return statement{cql: "INSERT INTO t (k, c, v) VALUES (?, ?, ?)", values: []any{k, c, v}}
@@ -172,7 +173,7 @@ func batchStatements() []statement {
 	}
 }
 
-// errorStatements are refused by Cassandra, each in another way.
+// errorStatements returns statements that Cassandra refuses, each in another way.
 func errorStatements() []statement {
 	all := []statement{
 		{name: "syntax", cql: "SELEC * FROM t"},
@@ -199,7 +200,7 @@ func errorStatements() []statement {
 	return all
 }
 
-// pagingStatements read many rows in pages of several sizes.
+// pagingStatements returns statements that read many rows in pages of several sizes.
 func pagingStatements() []statement {
 	var all []statement
 	all = append(all, statement{name: "many", cql: "CREATE TABLE many (k int, c int, v text, PRIMARY KEY (k, c))"})

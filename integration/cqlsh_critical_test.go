@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pages types a line whose answer comes in pages, and turns them as a person does. It returns what was printed, and how many were turned.
+// pages types a line whose answer has several pages, and asks for each next page as a person does.
+// It returns what was printed, and how often it asked.
 func (s *shell) pages(line string) (said string, turned int) {
 	s.t.Helper()
 	s.enter(line)
@@ -32,7 +33,7 @@ func (s *shell) pages(line string) (said string, turned int) {
 	return said, turned
 }
 
-// A person at a terminal sees of a critical table what there is to see, and is told in words what is refused.
+// A person at a terminal can read a critical table, and gets an explanation for what is refused.
 func TestCqlshOnACriticalTable(t *testing.T) {
 	s := newTableFixture(t, "shell_critical", "@critical(lease=5m)")
 	proxied, direct := openShell(t, s.address, s.keyspace), openShell(t, needEnvironment(t).direct(), s.keyspace)
@@ -56,7 +57,8 @@ func TestCqlshOnACriticalTable(t *testing.T) {
 	s.copied(proxied)
 }
 
-// traced: what Cassandra carries out is traced, and what the proxy answers by itself is answered all the same.
+// traced: statements that Cassandra executes are traced; those that the proxy answers by itself are
+// answered, without a trace.
 func (s *tableFixture) traced(sh *shell, ref int64) {
 	assert.Contains(s.t, sh.ask("TRACING ON"), "TRACING set to ON")
 	assert.Contains(s.t, sh.ask(fmt.Sprintf("LOCK accounts WHERE branch = 'b' USING LOCK %d;", ref)), "HELD")
@@ -73,7 +75,7 @@ func (s *tableFixture) traced(sh *shell, ref int64) {
 	assert.Contains(s.t, sh.ask("TRACING OFF"), "TRACING set to OFF")
 }
 
-// paged: pages are turned under the lock, by a read as by FOR UPDATE.
+// paged: further pages are read under the lock, by a read and by FOR UPDATE.
 func (s *tableFixture) paged(sh *shell, held int64) {
 	var other int64
 	for branch, rows := range map[string]int{"b": 25, "c": 25} {
@@ -100,7 +102,8 @@ func (s *tableFixture) paged(sh *shell, held int64) {
 	sh.ask("PAGING OFF")
 }
 
-// copied: COPY reads a critical table as it reads others; to write one it has no lock, and each row is refused in words.
+// copied: COPY reads a critical table as any other; it has no lock to write one, and each row is
+// refused with an explanation.
 func (s *tableFixture) copied(sh *shell) {
 	file := filepath.Join(s.t.TempDir(), "accounts.csv")
 	said := sh.ask("COPY accounts (branch, id, balance) TO '" + file + "' WITH NUMPROCESSES = 1;")

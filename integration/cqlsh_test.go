@@ -44,7 +44,7 @@ func TestCqlshShowsTheSame(t *testing.T) {
 	}
 }
 
-// shell is cqlsh at a terminal, where a person types.
+// shell is cqlsh at a terminal.
 type shell struct {
 	t        testing.TB
 	terminal *os.File
@@ -55,12 +55,12 @@ type shell struct {
 	said bytes.Buffer // since the last statement
 }
 
-// withCqlsh is cqlsh at a terminal. It binds no values.
+// withCqlsh returns cqlsh at a terminal as a driver. It binds no values.
 func withCqlsh() driver {
 	return driver{name: "cqlsh", open: func(t testing.TB, address, keyspace string) client { return openShell(t, address, keyspace) }}
 }
 
-// openShell starts cqlsh, with more options where they are given, and waits for its prompt.
+// openShell starts cqlsh, perhaps with more options, and waits for its prompt.
 func openShell(t testing.TB, address, keyspace string, options ...string) *shell {
 	t.Helper()
 	args := append([]string{"--no-color", "--connect-timeout=60", "--request-timeout=60"}, options...)
@@ -80,7 +80,7 @@ func openShell(t testing.TB, address, keyspace string, options ...string) *shell
 	return s
 }
 
-// listen keeps what cqlsh prints.
+// listen collects what cqlsh prints.
 func (s *shell) listen() {
 	defer close(s.done)
 	buffer := make([]byte, 4096)
@@ -95,21 +95,21 @@ func (s *shell) listen() {
 	}
 }
 
-// close leaves the shell as a person does. It may be called again.
+// close types exit and waits for the end. It may be called again.
 func (s *shell) close() {
-	_, _ = s.terminal.WriteString("exit\n") // fails where it has been left before
-	<-s.done                                // cqlsh has closed its side, on its own or killed after programTimeout
+	_, _ = s.terminal.WriteString("exit\n") // fails if cqlsh has ended before
+	<-s.done                                // cqlsh has ended, by itself or killed after programTimeout
 	_ = s.terminal.Close()
 }
 
-// heard is what cqlsh has printed since the last statement.
+// heard returns what cqlsh has printed since the last statement.
 func (s *shell) heard() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.said.String()
 }
 
-// prompt waits until cqlsh asks for the next statement, and returns what it said before.
+// prompt waits for cqlsh's prompt, and returns what was printed before it.
 func (s *shell) prompt() string {
 	s.t.Helper()
 	var said string
@@ -123,12 +123,12 @@ func (s *shell) prompt() string {
 	return promptPattern().ReplaceAllString(said, "")
 }
 
-// promptPattern is the prompt at the end of what was printed.
+// promptPattern matches the prompt at the end of what was printed.
 func promptPattern() *regexp.Regexp {
 	return regexp.MustCompile(`(?:^|\n)(?:\w+@)?cqlsh(?::\w+)?> (?:\x1b\[[^a-z]*[a-z])*$`)
 }
 
-// enter types a line; what was printed before is forgotten.
+// enter types a line, and forgets what was printed before.
 func (s *shell) enter(line string) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -181,7 +181,7 @@ func readTable(said string) outcome {
 	return o
 }
 
-// cells takes a line of a table apart.
+// cells returns the cells of one line of a table.
 func cells(line string) []string {
 	var all []string
 	for cell := range strings.SplitSeq(line, "|") {

@@ -22,7 +22,7 @@ func onPage(t *testing.T, path string) *docPage {
 	return all[i]
 }
 
-// sortedOnce are the first groups of all matches.
+// sortedOnce returns the first groups of all matches, sorted and without repetition.
 func sortedOnce(pattern, text string) []string {
 	var found []string
 	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
@@ -32,7 +32,7 @@ func sortedOnce(pattern, text string) []string {
 	return slices.Compact(found)
 }
 
-// anchors are the names under which a page's headings can be linked to.
+// anchors returns the names under which a page's headings can be linked to.
 func (p *docPage) anchors() []string {
 	var all []string
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(p.prose(), -1) {
@@ -70,7 +70,7 @@ func TestDocsLinksLeadSomewhere(t *testing.T) {
 	assert.Greater(t, links, 10)
 }
 
-// The first page is read from end to end, or not at all.
+// The README fits on one page.
 func TestDocsReadmeIsShort(t *testing.T) {
 	assert.LessOrEqual(t, len(onPage(t, "README.md").lines), 101, "lines, with the one after the last")
 }

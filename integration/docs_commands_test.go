@@ -51,7 +51,7 @@ func (p *docPlayer) command(line string) string {
 	return string(out)
 }
 
-// tidyCommand is what a command printed without what differs from run to run.
+// tidyCommand returns what a command printed without what differs from run to run.
 func tidyCommand(printed string) string {
 	text := strings.Join(strings.Fields(printed), " ")
 	for what, form := range map[string]string{

@@ -31,7 +31,8 @@ func (p *docPlayer) markers(part docPart) {
 	}
 }
 
-// python runs a program of the page, which finds a session and must come to its end.
+// python runs a program of the page, for which a session is defined, and which must end without an
+// error.
 func (p *docPlayer) python(part docPart) {
 	p.t.Helper()
 	const before = "import sys\nfrom cassandra.cluster import Cluster\nsession = Cluster([sys.argv[1]]).connect()\n"

@@ -88,7 +88,7 @@ func TestDocsGoCodeWorks(t *testing.T) {
 	assert.Equal(t, []map[string]any{{"id": "x", "balance": int64(70)}, {"id": "y", "balance": int64(30)}}, found)
 }
 
-// Go code of the documents is the code above, which the compiler and the test have seen.
+// Go code in the documents is the code above, which the test runs.
 func TestDocsGoCodeIsTheTestedOne(t *testing.T) {
 	source, err := os.ReadFile("docs_gocql_test.go")
 	require.NoError(t, err)

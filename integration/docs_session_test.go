@@ -16,7 +16,8 @@ import (
 	"music/config"
 )
 
-// docPlayer carries out the examples of one page, in their order, in keyspaces and on names that nobody has used.
+// docPlayer executes the examples of one page, in order, with keyspaces and names that no other
+// page uses.
 type docPlayer struct {
 	t     *testing.T
 	page  *docPage
@@ -29,11 +30,12 @@ type docPlayer struct {
 	edits []docEdit
 }
 
-// The examples of every document are carried out as they stand. With UPDATE_DOCS=1 the page is given what was printed, where
-// it has something else.
+// The examples of every document are executed as they stand. With UPDATE_DOCS=1, what was printed
+// is written into the page where it differs.
 func TestDocsExamples(t *testing.T) {
 	node := needDisposableNode(t).Addr()
-	// People are slower than what keeps a key at its proxy: their references have no gaps.
+	// The examples show references without gaps, as people see them, who type more slowly than a
+	// proxy keeps a key.
 	proxy := startProxy(t, func(c *config.Config) { c.Cassandra.ContactPoints, c.Music.Retain = []string{node}, 0 })
 	for i, p := range docPages(t) {
 		if len(p.of(kindSession, kindMarkers, kindPython, kindLines)) == 0 {
@@ -46,7 +48,7 @@ func TestDocsExamples(t *testing.T) {
 	}
 }
 
-// newPlayer makes the page's words fresh. number tells it from the other pages.
+// newPlayer returns the player of a page; number distinguishes it from other pages'.
 func newPlayer(t *testing.T, p *docPage, number int, proxy string) *docPlayer {
 	t.Helper()
 	pl := &docPlayer{t: t, page: p, proxy: proxy, fresh: map[string]string{}, refs: map[string]string{}, write: os.Getenv("UPDATE_DOCS") != ""}
@@ -60,7 +62,8 @@ func newPlayer(t *testing.T, p *docPage, number int, proxy string) *docPlayer {
 	return pl
 }
 
-// freshen gives each word one of its length, so that tables stay in line, and with digits, so that it is no word of CQL.
+// freshen replaces each word by one of the same length, so that tables stay aligned, and with
+// digits, so that it is not a keyword of CQL.
 func (p *docPlayer) freshen(words []string, number int) {
 	for _, word := range words {
 		digits := fmt.Sprintf("%d%019d", number, time.Now().UnixNano())
@@ -68,7 +71,7 @@ func (p *docPlayer) freshen(words []string, number int) {
 	}
 }
 
-// play carries out the page.
+// play executes the page.
 func (p *docPlayer) play() {
 	p.shell = openShell(p.t, p.proxy, "")
 	for _, part := range p.page.parts {
@@ -93,7 +96,7 @@ func (p *docPlayer) play() {
 	}
 }
 
-// say is a text of the page with this run's words.
+// say returns a text of the page with this run's words.
 func (p *docPlayer) say(text string) string {
 	for word, own := range p.fresh {
 		text = regexp.MustCompile(`\b`+word+`\b`).ReplaceAllString(text, own)
@@ -106,11 +109,11 @@ func (p *docPlayer) say(text string) string {
 	})
 }
 
-// references are numbers with a tag; what a page shows beside them is smaller.
+// references matches references with a tag; other numbers on a page are smaller.
 var references = regexp.MustCompile(`\b[1-9]\d{6,18}\b`)
 
-// learn takes from what was printed which references stand for those of the page: as they follow one another, each the first time that
-// the page shows it.
+// learn maps the page's references to those that were printed, in the order in which they first
+// appear.
 func (p *docPlayer) learn(shown, got string) {
 	page, own := references.FindAllString(shown, -1), references.FindAllString(got, -1)
 	if len(page) != len(own) {
@@ -127,7 +130,7 @@ func (p *docPlayer) learn(shown, got string) {
 	}
 }
 
-// unsay is a text of this run with the page's words.
+// unsay returns a text of this run with the page's words.
 func (p *docPlayer) unsay(text string) string {
 	for word, own := range p.fresh {
 		text = strings.ReplaceAll(text, own, word)
@@ -138,7 +141,7 @@ func (p *docPlayer) unsay(text string) string {
 	return text
 }
 
-// setUp carries out the statements of a comment.
+// setUp executes the statements of a comment.
 func (p *docPlayer) setUp(part docPart) {
 	p.t.Helper()
 	for i, line := range part.lines {
@@ -153,7 +156,7 @@ func (p *docPlayer) setUp(part docPart) {
 	}
 }
 
-// session types what stands behind the prompts and compares what is printed.
+// session types what follows the prompts and compares what is printed.
 func (p *docPlayer) session(part docPart) {
 	p.t.Helper()
 	all := part.exchanges()
@@ -172,8 +175,8 @@ func (p *docPlayer) session(part docPart) {
 	}
 }
 
-// ask types a statement. Of all locks that there are, only those of the page are of interest. A list is asked for again where it is
-// not whole: another test's proxy may have died just now, or the machine may be busy.
+// ask types a statement. Of a list of all locks, only the page's are kept. An incomplete list is
+// requested again: another test's proxy may have died just now, or the machine may be busy.
 func (p *docPlayer) ask(typed string) string {
 	p.t.Helper()
 	got := p.shell.ask(p.say(typed))
@@ -199,13 +202,13 @@ func (p *docPlayer) ask(typed string) string {
 	return strings.Join(kept, "\n")
 }
 
-// docEdit is what belongs in the place of some lines of a page.
+// docEdit replaces some lines of a page.
 type docEdit struct {
 	from, lines int
 	text        []string
 }
 
-// written are the lines that a page has of what was printed.
+// written returns what was printed as lines of the page.
 func (p *docPlayer) written(got string) []string {
 	got = strings.TrimRight(p.unsay(got), "\n")
 	if got == "" {
@@ -216,7 +219,7 @@ func (p *docPlayer) written(got string) []string {
 		lines = append(lines, strings.TrimRight(line, " "))
 	}
 	if lines[0] == "" {
-		lines = append(lines, "") // a table stands between empty lines
+		lines = append(lines, "") // there are empty lines before and after a table
 	}
 	return lines
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever types what docs/several-proxies.md says has three proxies that ask each other. Only the addresses and the folder are the test's.
+// The commands of docs/several-proxies.md lead to three proxies that ask each other. Only the
+// addresses and the folder are the test's.
 func TestDocsSetUpOfSeveralProxies(t *testing.T) {
 	threeNodes(t)
 	forgetProxies(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// tidy is what cqlsh printed without what differs from run to run: the widths of columns, empty lines, times, write timestamps,
-// and uuids. A page may break a long line where it likes.
+// tidy returns what cqlsh printed without what differs from run to run: column widths, empty lines,
+// times, write timestamps and uuids. A page may break a long line anywhere.
 func tidy(said string) string {
 	var kept []string
 	var columns []string
@@ -32,12 +32,12 @@ func tidy(said string) string {
 	return regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.\d]*(\+0000)?`).ReplaceAllString(text, "<time>")
 }
 
-// isRule reports whether a line stands between the names of columns and the rows.
+// isRule reports whether a line is the rule between the column names and the rows.
 func isRule(line string) bool {
 	return regexp.MustCompile(`^-[-+]+$`).MatchString(strings.TrimSpace(line))
 }
 
-// tidyRow is a row without times; whether one is 0 matters.
+// tidyRow returns a row without times, except whether one is 0.
 func tidyRow(columns, row []string) string {
 	row = slices.Clone(row)
 	for i, name := range columns {
@@ -47,7 +47,8 @@ func tidyRow(columns, row []string) string {
 		}
 		switch {
 		case name == "lease_ms" && !slices.Contains(columns, "age_ms"):
-			// Of a lock that was asked for just now: rounded up to a second it is the lease that was given.
+			// Of a lock that was acquired just now, rounded up to a second, this is the lease that
+			// was given.
 			row[i] = "<" + strconv.Itoa((n+999)/1000) + " s>"
 		case name == "lease_ms", name == "age_ms", strings.HasPrefix(name, "writetime("):
 			row[i] = "<" + name + ">"

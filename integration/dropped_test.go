@@ -11,8 +11,8 @@ import (
 	"music/config"
 )
 
-// Somebody drops what all locks rest on, past the proxies, while one serves: nothing is open that was critical, the log says what is to be
-// done, and a proxy that is started mends it, for both.
+// Keyspace music is dropped at the node while a proxy serves: no critical table is open to plain
+// writes, the log says what to do, and a proxy that is started then restores it for both.
 func TestKeyspaceMusicIsDropped(t *testing.T) {
 	node := needDisposableNode(t)
 	at := func(c *config.Config) {
@@ -40,7 +40,8 @@ func TestKeyspaceMusicIsDropped(t *testing.T) {
 
 	started := startProxy(t, at)
 	other := s.driver.open(t, started.address, s.keyspace)
-	// There is another secret now: at neither proxy does anybody hold what was given before, and what one gives the other reads.
+	// There is another secret now: references from before are not held at either proxy, and each
+	// reads what the other gives.
 	for branch, c := range map[string]client{"c": s.client, "d": other} {
 		var ref string
 		eventually(t, time.Minute, "locks are given again", func() error {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hearEvents changes the schema on one connection and returns the events that another hears, up to the last change.
+// hearEvents changes the schema on one connection and returns the events that another one receives,
+// up to the last change.
 func hearEvents(t *testing.T, address string, version primitive.ProtocolVersion) []string {
 	t.Helper()
 	w, ears := openWire(t, address, version, primitive.CompressionNone), openWire(t, address, version, primitive.CompressionNone)
@@ -40,7 +41,7 @@ func hearEvents(t *testing.T, address string, version primitive.ProtocolVersion)
 		require.NoError(t, err)
 		change, ok := f.Body.Message.(*message.SchemaChangeEvent)
 		if !ok || change.Keyspace != "events" {
-			continue // of the past, or of the proxy's own
+			continue // from before, or from the proxy's own changes
 		}
 		all = append(all, fmt.Sprintf("% x %v", e.header, change))
 		if change.ChangeType == primitive.SchemaChangeTypeDropped && change.Target == primitive.SchemaChangeTargetKeyspace {
@@ -49,7 +50,8 @@ func hearEvents(t *testing.T, address string, version primitive.ProtocolVersion)
 	}
 }
 
-// Who has registered for schema events hears the same through the proxy as at the node.
+// A client that has registered for schema events receives the same through the proxy as at the
+// node.
 func TestSchemaEventsAreEqual(t *testing.T) {
 	proxy := needProxy(t)
 	for _, version := range []primitive.ProtocolVersion{primitive.ProtocolVersion3, primitive.ProtocolVersion4, primitive.ProtocolVersion5} {

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// matches reports whether a refusal is one of those wanted: MUSIC_… is INVALID with that prefix, the others are codes.
+// matches reports whether a refusal is one of those wanted: MUSIC_… stands for INVALID with that
+// prefix, the others are names of codes.
 func matches(want string, f *failure) bool {
 	codes := map[string]int{"SYNTAX": 0x2000, "UNPREPARED": 0x2500, "INVALID": 0x2200, "PROTOCOL": 0x000a}
 	for w := range strings.FieldsSeq(want) {
@@ -25,7 +26,7 @@ func matches(want string, f *failure) bool {
 	return false
 }
 
-// run carries out an attempt and tells everything that is wrong with its outcome. before is brought up to date.
+// run makes an attempt and returns everything that is wrong with its outcome. It updates before.
 func (b *attacker) run(a attempt, before *[]string) (faults []string) {
 	b.fixture.t.Helper()
 	b.fixture.keepQueued()
@@ -49,7 +50,8 @@ func (b *attacker) run(a attempt, before *[]string) (faults []string) {
 	return faults
 }
 
-// attempts are all of them: every spelling in every way, and what is not a matter of spelling.
+// attempts returns all attempts: every spelling sent in every way, and those that do not depend on
+// spelling.
 func attempts() []attempt {
 	var all []attempt
 	for _, s := range slices.Concat(plainWrites(), spellings(), batchTexts(), reserved(), unreadable(), badReferences(), conditionTexts(), severalTexts()) {
@@ -88,7 +90,8 @@ func TestNoAttemptGetsPastTheFence(t *testing.T) {
 	fx.holderStillWrites()
 }
 
-// stride is of how many attempts one is tried: how a frame is packed has little to do with how its text is spelt.
+// stride returns n if one of n attempts is to be made: how a frame is compressed has little to do
+// with how its text is spelled.
 func stride(v primitive.ProtocolVersion, c primitive.Compression) int {
 	switch {
 	case c != primitive.CompressionNone:
@@ -99,7 +102,8 @@ func stride(v primitive.ProtocolVersion, c primitive.Compression) int {
 	return 1
 }
 
-// holderStillWrites makes sure that all was refused for lack of a lock, and not because nothing works at all.
+// holderStillWrites checks that the holder can write: attempts were refused for lack of a lock, and
+// not because nothing works.
 func (fx *fenceFixture) holderStillWrites() {
 	fx.t.Helper()
 	fx.exec(fx.expand("UPDATE $KS.accounts USING LOCK $HELD SET balance = 1 WHERE branch = 'zurich' AND id = 'x'"))
@@ -108,7 +112,7 @@ func (fx *fenceFixture) holderStillWrites() {
 	assert.EqualValues(fx.t, 1, balance)
 }
 
-// The battery is worth something only if it notices an attempt that succeeds: here some of the attempts go to the node itself.
+// The battery notices an attempt that succeeds: here some of the attempts go directly to the node.
 func TestBatterySeesABreakIn(t *testing.T) {
 	fx := newFenceFixture(t, "fence_open")
 	b := &attacker{fixture: fx, wire: openWire(t, needEnvironment(t).direct(), primitive.ProtocolVersion5, primitive.CompressionNone)}

@@ -9,14 +9,16 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// heldConditions are conditions that hold of the row that the battery watches: what gets past the fence would be written.
+// heldConditions returns conditions that are true for the row that the battery watches: a write
+// that gets past the fence would change it.
 func heldConditions() []string {
 	return []string{
 		"EXISTS", "balance = 100", "balance IN (100, 7)", "balance >= 100 AND balance != 5", "tags CONTAINS 'a'", "tags = {'a', 'b'}", "title = 'old'", "title != 'new' AND balance > 1",
 	}
 }
 
-// conditionTexts are writes with a condition, alone and in a batch, that lack the lock or break its rules.
+// conditionTexts returns writes with a condition, alone and in a batch, that lack the lock or break
+// its rules.
 func conditionTexts() []spelling {
 	const row, end = " WHERE branch = 'zurich' AND id = 'x' IF ", "; APPLY BATCH"
 	const other = "DELETE FROM $KS.accounts WHERE branch = 'zurich' AND id = 'y'; "
@@ -53,7 +55,8 @@ func conditionTexts() []spelling {
 	)
 }
 
-// severalTexts are LOCK and UNLOCK of several keys, and FOR UPDATE, in forms that would give or take what is not the attacker's.
+// severalTexts returns LOCK and UNLOCK of several keys, and FOR UPDATE, in forms that would acquire
+// or release locks that are not the attacker's.
 func severalTexts() []spelling {
 	const syntax = "MUSIC_SYNTAX SYNTAX"
 	keys := "WHERE branch IN ('" + strings.Repeat("k', '", 1000) + "zurich')"
@@ -83,7 +86,8 @@ func severalTexts() []spelling {
 	}
 }
 
-// conditionFrames are BATCH messages with conditions that do not go together, and values that do not.
+// conditionFrames returns BATCH messages with conditions, or with values, that contradict each
+// other.
 func conditionFrames() []attempt {
 	const held = "UPDATE $KS.accounts USING LOCK $HELD SET balance = 666 WHERE branch = 'zurich' AND id = 'x' IF balance = "
 	const lost = "MUSIC_NOT_HELD MUSIC_LOST"
@@ -127,14 +131,14 @@ func conditionFrames() []attempt {
 	return append(all, bound("IF in null", "INVALID", list, 0, one(primitive.NewNullValue()))...)
 }
 
-// reversed is the same from the end.
+// reversed returns the texts in reverse order.
 func reversed(texts []string) []string {
 	all := slices.Clone(texts)
 	slices.Reverse(all)
 	return all
 }
 
-// forgedPages ask for a further page of a FOR UPDATE that never was.
+// forgedPages returns requests for a further page of a FOR UPDATE that never was.
 func forgedPages() []attempt {
 	var all []attempt
 	for i, state := range []string{"", "\x00", "\x00\x00\x00\x00\x00\x00\x00\x07", strings.Repeat("\x7f", 16), strings.Repeat("\x00", 40), "\xff\xff\xff\xff\xff\xff\xff\xff"} {

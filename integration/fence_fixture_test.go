@@ -14,17 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fenceFixture is what attempts to write without a lock are made on: critical tables with rows, locks in every state, and statements
-// that were prepared before the tables were critical.
+// fenceFixture has what the attempts to write without a lock need: critical tables with rows, locks
+// in every state, and statements that were prepared before the tables were critical.
 type fenceFixture struct {
 	t        *testing.T
 	keyspace string
 	direct   *gocql.Session
 	holder   *gocql2           // the client that has the locks
-	words    map[string]string // that stand in the attempts' texts: $KS, $HELD …
+	words    map[string]string // for the placeholders of the attempts' texts: $KS, $HELD …
 	early    map[string][]byte // ids of writes prepared while the table was not critical
 	foreign  map[string][]byte // ids of writes that another connection has prepared
-	watched  []string          // SELECTs that show everything there is to lose
+	watched  []string          // SELECTs of everything that an attempt could change
 	asked    time.Time         // when the queued reference was last asked for
 }
 
@@ -45,7 +45,7 @@ func newFenceFixture(t *testing.T, keyspace string) *fenceFixture {
 	return fx
 }
 
-// execDirect runs a statement at the node, past the proxy.
+// execDirect runs a statement directly at the node.
 func (fx *fenceFixture) execDirect(cql string, values ...any) {
 	fx.t.Helper()
 	require.NoError(fx.t, fx.direct.Query(cql, values...).Exec(), cql)
@@ -73,7 +73,7 @@ func (fx *fenceFixture) tables() {
 	fx.words["$COMPANION"] = fx.companion("accounts")
 }
 
-// companion is the name of a table's lock rows.
+// companion returns the name of a table's companion.
 func (fx *fenceFixture) companion(table string) string {
 	fx.t.Helper()
 	var id gocql.UUID
@@ -82,7 +82,7 @@ func (fx *fenceFixture) companion(table string) string {
 	return "music_lock_" + hex.EncodeToString(id[:])
 }
 
-// fill gives every table something to lose.
+// fill writes rows to every table.
 func (fx *fenceFixture) fill() {
 	fx.t.Helper()
 	for _, table := range []string{"accounts", `"Accounts"`, "vault", "late", "plain"} {
@@ -95,7 +95,7 @@ func (fx *fenceFixture) fill() {
 	fx.execDirect("INSERT INTO music.named (name, value) VALUES ('battery', 'old')")
 }
 
-// earlyWrites are prepared before their table is critical.
+// earlyWrites returns statements that are prepared before their table is critical.
 func earlyWrites() map[string]string {
 	return map[string]string{
 		"insert": "INSERT INTO late (branch, id, balance) VALUES ('zurich', 'x', 666)",
@@ -121,7 +121,7 @@ func (fx *fenceFixture) prepareEarly() {
 	}
 }
 
-// locks gets a reference of every state.
+// locks acquires a reference of every state.
 func (fx *fenceFixture) locks() {
 	fx.t.Helper()
 	fx.words["$HELD"] = fx.lock("LOCK accounts WHERE branch = 'zurich' LEASE 10m", "held")
@@ -141,7 +141,7 @@ func (fx *fenceFixture) locks() {
 		}
 		return nil
 	})
-	// The first use of a key rewrites what was there before: that is done now.
+	// The first use of a key rewrites what was there before: this is done now.
 	for branch, ref := range map[string]string{"zurich": fx.words["$HELD"], "geneva": fx.words["$OTHER"], "chur": next} {
 		fx.exec("SELECT * FROM accounts WHERE branch = '" + branch + "' USING LOCK " + ref)
 	}
@@ -156,7 +156,7 @@ func (fx *fenceFixture) lock(cql, state string) string {
 	return told(o, "lock_ref")
 }
 
-// watch says what must not change.
+// watch sets the SELECTs whose rows must not change.
 func (fx *fenceFixture) watch() {
 	const columns = "branch, id, balance, tags, title, writetime(balance), ttl(balance), writetime(tags), writetime(title)"
 	for _, table := range []string{"accounts", `"Accounts"`, "vault", "late", "plain"} {
@@ -174,7 +174,7 @@ func (fx *fenceFixture) watch() {
 	)
 }
 
-// contents is all of it as the node has it, one text a SELECT. They are asked at once.
+// contents returns what the node has, one text for each SELECT. The SELECTs run concurrently.
 func (fx *fenceFixture) contents() []string {
 	fx.t.Helper()
 	all, faults := make([]string, len(fx.watched)), make(chan error, len(fx.watched))
@@ -205,7 +205,7 @@ func (fx *fenceFixture) keepQueued() {
 	require.Equal(fx.t, "queued", told(o, "state"), "%v", o)
 }
 
-// number is one of the fixture's references.
+// number returns one of the fixture's references.
 func (fx *fenceFixture) number(word string) int64 {
 	fx.t.Helper()
 	n, err := strconv.ParseInt(fx.words[word], 10, 64)
@@ -213,7 +213,7 @@ func (fx *fenceFixture) number(word string) int64 {
 	return n
 }
 
-// expand puts the fixture's words into a text.
+// expand replaces the placeholders in a text.
 func (fx *fenceFixture) expand(text string) string {
 	for word, meant := range fx.words {
 		text = strings.ReplaceAll(text, word, meant)

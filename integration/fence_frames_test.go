@@ -19,7 +19,7 @@ const (
 	plainRow    = "INSERT INTO $KS.plain (branch, id, balance) VALUES ('zurich', 'x', 666)"
 )
 
-// bound are attempts with values bound to a text: in QUERY, in EXECUTE, and in a BATCH.
+// bound returns attempts with values bound to a text: in QUERY, in EXECUTE, and in a BATCH.
 func bound(name, want, cql string, least primitive.ProtocolVersion, values func(fx *fenceFixture) []*primitive.Value) []attempt {
 	return []attempt{
 		{name + ", QUERY", want, least, func(b *attacker) *failure { return b.query(cql, values(b.fixture)...) }},
@@ -30,7 +30,7 @@ func bound(name, want, cql string, least primitive.ProtocolVersion, values func(
 	}
 }
 
-// boundReferences are values bound to USING LOCK ? that open nothing.
+// boundReferences returns values bound to USING LOCK ? that are not valid references.
 func boundReferences() []attempt {
 	const no, syntax = "MUSIC_NOT_HELD MUSIC_LOST", "MUSIC_SYNTAX"
 	one := func(v *primitive.Value) func(*fenceFixture) []*primitive.Value {
@@ -76,7 +76,7 @@ func boundReferences() []attempt {
 	return append(all, bound("lock and bound timestamp", "MUSIC_SYNTAX MUSIC_REFUSED", strings.Replace(byReference, "?", "? AND TIMESTAMP ?", 1), 0, two)...)
 }
 
-// boundKeys are keys bound to a statement under the lock of another, and bound timestamps.
+// boundKeys returns attempts with a key bound that is not the lock's, and with bound timestamps.
 func boundKeys() []attempt {
 	one := func(v *primitive.Value) func(*fenceFixture) []*primitive.Value {
 		return func(*fenceFixture) []*primitive.Value { return []*primitive.Value{v} }
@@ -104,7 +104,8 @@ func boundKeys() []attempt {
 	return append(all, bound("bound JSON", "MUSIC_KEY MUSIC_NOT_HELD", json, 0, one(text(`{"branch": "geneva", "id": "x"}`)))...)
 }
 
-// frameFields are one statement with everything that a frame can say beside it, and keyspaces from everywhere.
+// frameFields returns one statement with every field that a frame can have besides, and with
+// keyspaces set in every way.
 func frameFields() []attempt {
 	const no = "MUSIC_UNLOCKED"
 	const bare = "INSERT INTO accounts (branch, id, balance) VALUES ('zurich', 'x', 666)"
@@ -146,7 +147,8 @@ func frameFields() []attempt {
 	}
 }
 
-// preparedAttempts execute what somebody has prepared: before there was a fence, on another connection, or never.
+// preparedAttempts returns EXECUTEs of statements prepared before the table was critical, on
+// another connection, or never.
 func preparedAttempts() []attempt {
 	const no = "MUSIC_UNLOCKED"
 	var all []attempt
@@ -172,7 +174,8 @@ func preparedAttempts() []attempt {
 		)
 	}
 	return append(all, attempt{"id of the backend", "UNPREPARED", 0, func(b *attacker) *failure {
-		// Cassandra knows a write of this text since the proxy has prepared a fenced one; the client must not get at it.
+		// Cassandra knows a write of this text since the proxy has prepared a fenced one; the
+		// client must not be able to execute it.
 		cql := b.fixture.expand("INSERT INTO $KS.accounts (branch, id, balance) VALUES ('zurich', 'x', 6666)")
 		if _, _, f := b.prepare(cql+" USING LOCK 1", ""); f != nil {
 			return f
@@ -181,7 +184,7 @@ func preparedAttempts() []attempt {
 	}})
 }
 
-// batchFrames are BATCH messages whose statements do not go together.
+// batchFrames returns BATCH messages whose statements contradict each other.
 func batchFrames() []attempt {
 	const never = "MUSIC_REFUSED MUSIC_UNLOCKED"
 	const other = "INSERT INTO $KS.accounts (branch, id, balance) VALUES ('geneva', 'x', 666) USING LOCK $OTHER"

@@ -2,7 +2,7 @@ package integration
 
 import "fmt"
 
-// reserved are writes to what only proxies write.
+// reserved returns writes to tables that only proxies write.
 func reserved() []spelling {
 	const no = "MUSIC_REFUSED"
 	all := []spelling{
@@ -42,7 +42,7 @@ func reserved() []spelling {
 	return all
 }
 
-// unreadable are texts that neither the proxy nor Cassandra understands, or only one of them.
+// unreadable returns texts that the proxy or Cassandra, or both, do not understand.
 func unreadable() []spelling {
 	const row = " WHERE branch = 'zurich' AND id = 'x'"
 	var all []spelling
@@ -66,7 +66,7 @@ func unreadable() []spelling {
 	return all
 }
 
-// badReferences are literal references that open nothing, and clauses that cannot stand.
+// badReferences returns literal references that are not valid, and clauses that are not allowed.
 func badReferences() []spelling {
 	const no, syntax, lost = "MUSIC_NOT_HELD", "MUSIC_SYNTAX MUSIC_REFUSED", "MUSIC_LOST MUSIC_NOT_HELD"
 	update := func(using, where string) string {

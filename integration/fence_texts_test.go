@@ -7,12 +7,13 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// spelling is a statement that would write: it is sent as it is, prepared and executed, and in a batch where it can be.
+// spelling is a text that would write. It is sent as QUERY, prepared and executed, and in a batch
+// if possible.
 type spelling struct {
 	name, want, text string
 }
 
-// ways are the attempts to send it.
+// ways returns the attempts to send it.
 func (s spelling) ways() []attempt {
 	all := []attempt{
 		{s.name + ", QUERY", s.want, 0, func(b *attacker) *failure { return b.query(s.text) }},
@@ -31,7 +32,7 @@ func (s spelling) ways() []attempt {
 	}})
 }
 
-// plainWrites are the writes that CQL has, well spelt.
+// plainWrites returns the writes that CQL has, in their usual form.
 func plainWrites() []spelling {
 	const row = " WHERE branch = 'zurich' AND id = 'x'"
 	const no = "MUSIC_UNLOCKED"
@@ -68,7 +69,7 @@ func plainWrites() []spelling {
 	}
 }
 
-// spellings say "update accounts" in as many words as CQL has for it.
+// spellings returns "update accounts" in every form that CQL has for it.
 func spellings() []spelling {
 	const rest = " SET balance = 666 WHERE branch = 'zurich' AND id = 'x'"
 	const no = "MUSIC_UNLOCKED"
@@ -96,7 +97,8 @@ func spellings() []spelling {
 		all = append(all, spelling{fmt.Sprintf("behind %q", before), no, before + "UPDATE $KS.accounts" + rest})
 	}
 	for _, after := range []string{";", ";;;", " ; ;\n", " -- x", " // x", " /* x */", ";/* x */;", "\n\n", " -- ;\n;"} {
-		// Cassandra wants a line to end behind such a comment, and says so where it is asked: when the text is prepared.
+		// Cassandra requires a line end after such a comment, and says so when the text is
+		// prepared.
 		all = append(all, spelling{fmt.Sprintf("before %q", after), no + " SYNTAX", "UPDATE $KS.accounts" + rest + after})
 	}
 	for _, blank := range []string{"\t", "\n", "\r\n", "/**/", " /* ' */ ", "--\n", "//x\n", "   "} {
@@ -106,7 +108,7 @@ func spellings() []spelling {
 	return all
 }
 
-// batchTexts are batches as one text.
+// batchTexts returns batches as one text.
 func batchTexts() []spelling {
 	const plain = " INSERT INTO $KS.plain (branch, id, balance) VALUES ('zurich', 'x', 666);"
 	const first = " UPDATE $KS.accounts SET balance = 666 WHERE branch = 'zurich' AND id = 'x';"

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// attempt is one try to write what only the holder of a lock may write.
+// attempt is one attempt to write what only the holder of a lock may write.
 type attempt struct {
 	name  string
 	want  string // the errors that are right, see matches
@@ -19,7 +19,7 @@ type attempt struct {
 	try   func(b *attacker) *failure // nil = the attempt succeeded
 }
 
-// ask sends a message and returns its answer, taken apart.
+// ask sends a message and returns its answer, decoded.
 func (b *attacker) ask(m message.Message) (message.Message, *failure) {
 	b.fixture.t.Helper()
 	require.NoError(b.fixture.t, b.wire.send(m, b.adorn))
@@ -38,7 +38,7 @@ const (
 	withPayload
 )
 
-// adorn sets the frame's own fields.
+// adorn sets the fields of the frame itself.
 func (b *attacker) adorn(f *frame.Frame) {
 	if b.flag&withTracing != 0 {
 		f.RequestTracingId(true)
@@ -48,7 +48,7 @@ func (b *attacker) adorn(f *frame.Frame) {
 	}
 }
 
-// options are those of QUERY and EXECUTE.
+// options returns the options of QUERY and EXECUTE.
 func (b *attacker) options(values []*primitive.Value) *message.QueryOptions {
 	return &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne, PositionalValues: values, Keyspace: b.own}
 }
@@ -70,7 +70,7 @@ func (b *attacker) execute(text string, values ...*primitive.Value) *failure {
 	return b.executeID(id, metadata, values...)
 }
 
-// executeID executes what has been prepared by whomever.
+// executeID executes a statement that some connection has prepared.
 func (b *attacker) executeID(id, metadata []byte, values ...*primitive.Value) *failure {
 	b.fixture.t.Helper()
 	if len(metadata) == 0 {
@@ -117,7 +117,7 @@ func (b *attacker) adorned(text string, flag uint8) *failure {
 	return b.query(text)
 }
 
-// used sends a text in a keyspace that USE has chosen, or v5's request, and goes back.
+// used sends a text in a keyspace chosen by USE, or by v5's field, and restores the keyspace.
 func (b *attacker) used(keyspace, text string) *failure {
 	b.fixture.t.Helper()
 	b.mustUse(keyspace)
@@ -125,30 +125,30 @@ func (b *attacker) used(keyspace, text string) *failure {
 	return b.query(text)
 }
 
-// inKeyspace sends a text in the keyspace of the request, by some way.
+// inKeyspace sends a text in some way, in the keyspace of the request.
 func (b *attacker) inKeyspace(keyspace string, way func() *failure) *failure {
 	b.own = keyspace
 	defer func() { b.own = "" }()
 	return way()
 }
 
-// long is a value of eight bytes.
+// long returns a value of eight bytes.
 func long(n int64) *primitive.Value {
 	return primitive.NewValue(binary.BigEndian.AppendUint64(nil, uint64(n)))
 }
 
-// short is a value of four bytes.
+// short returns a value of four bytes.
 func short(n int32) *primitive.Value {
 	return primitive.NewValue(binary.BigEndian.AppendUint32(nil, uint32(n)))
 }
 
-// double is what drivers make of a number that they know no type of.
+// double returns a number as drivers encode it that do not know its type.
 func double(n float64) *primitive.Value { return long(int64(math.Float64bits(n))) }
 
-// text is a value of any bytes.
+// text returns a value of any bytes.
 func text(s string) *primitive.Value { return primitive.NewValue([]byte(s)) }
 
-// md5ID is the id that Cassandra gives a statement that names its keyspace.
+// md5ID returns the id that Cassandra gives a statement that names its keyspace.
 func md5ID(cql string) []byte {
 	id := md5.Sum([]byte(cql))
 	return id[:]

@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// conversation is a conversation of which every answer is kept: on one connection, or on one to each of several nodes or proxies in turn.
+// conversation is a sequence of requests of which every answer is kept: on one connection, or on
+// one to each of several nodes or proxies in turn.
 type conversation struct {
 	t     testing.TB
 	wires []*wire
-	wire  *wire // whose turn it was last
+	wire  *wire // the connection of the last request
 	moves []roundTrip
 }
 
@@ -26,19 +27,20 @@ type conversation struct {
 type roundTrip struct {
 	name   string
 	answer envelope
-	shown  []byte // of the body, what must be equal
+	shown  []byte // the part that must be equal
 }
 
-// mask takes out of an answer what may differ, for the reason that its name tells.
+// mask removes from an answer what may differ, for the reason that its name gives.
 type mask func(*frame.Frame)
 
-// exact is the mask of answers that must be equal to the byte, header and all.
+// exact is the mask of answers that must be equal in every byte, with the header.
 var exact mask
 
-// tracingID hides an id that Cassandra draws for each request.
+// tracingID removes an id that Cassandra draws for each request.
 func tracingID(f *frame.Frame) { f.Body.TracingId = &primitive.UUID{} }
 
-// addresses hides those of the node and the proxy in system.local, with their ports; every other cell must be equal.
+// addresses removes the addresses and ports of the node and the proxy in system.local; every other
+// cell must be equal.
 func addresses(f *frame.Frame) {
 	rows, ok := f.Body.Message.(*message.RowsResult)
 	if !ok {
@@ -57,7 +59,7 @@ func addresses(f *frame.Frame) {
 // uncompressed is for answers of the proxy itself, which it does not compress; all else in them must be equal.
 func uncompressed(*frame.Frame) {}
 
-// own is the mask of answers that the proxy gives by itself: exact where there is no compression.
+// own returns the mask of answers that the proxy makes: exact if there is no compression.
 func (k *conversation) own() mask {
 	if k.wire.compress && k.wire.version < primitive.ProtocolVersion5 {
 		return uncompressed
@@ -65,10 +67,11 @@ func (k *conversation) own() mask {
 	return exact
 }
 
-// next gives the turn to the next connection.
+// next changes to the next connection.
 func (k *conversation) next() { k.wire = k.wires[(slices.Index(k.wires, k.wire)+1)%len(k.wires)] }
 
-// ask sends a request on the next connection and keeps the answer. A change of the schema is known to all before the next request.
+// ask sends a request on the next connection and keeps the answer. After a change of the schema it
+// waits until all nodes have it.
 func (k *conversation) ask(name string, m message.Message, hide mask, change func(*frame.Frame)) *frame.Frame {
 	k.t.Helper()
 	k.next()
@@ -82,7 +85,8 @@ func (k *conversation) ask(name string, m message.Message, hide mask, change fun
 	return f
 }
 
-// agree waits until all nodes have the same schema, which drivers do too. It leaves no trace in the answers that are kept.
+// agree waits until all nodes have the same schema, as drivers do. It adds nothing to the kept
+// answers.
 func (k *conversation) agree() {
 	k.t.Helper()
 	eventually(k.t, wireTimeout, "the nodes agree on the schema", func() error {
@@ -118,7 +122,7 @@ func (w *wire) schemaVersion() (string, error) {
 	return string(f.Body.Message.(*message.RowsResult).Data[0][0]), nil
 }
 
-// answer is the next envelope that is no event.
+// answer returns the next envelope that is not an event.
 func (w *wire) answer() (envelope, error) {
 	for {
 		e, err := w.receive()
@@ -128,7 +132,7 @@ func (w *wire) answer() (envelope, error) {
 	}
 }
 
-// say sends a request where the turn is and keeps the answer.
+// say sends a request on the present connection and keeps the answer.
 func (k *conversation) say(name string, m message.Message, hide mask, change func(*frame.Frame)) *frame.Frame {
 	k.t.Helper()
 	require.NoError(k.t, k.wire.send(m, change), "%s at %s", name, k.wire.net.RemoteAddr())
@@ -146,7 +150,7 @@ func (k *conversation) say(name string, m message.Message, hide mask, change fun
 	return f
 }
 
-// encode writes a frame that has been masked.
+// encode encodes a frame after its mask was applied.
 func (k *conversation) encode(f *frame.Frame) []byte {
 	f.Header.Flags &^= primitive.HeaderFlagCompressed
 	var b bytes.Buffer
@@ -157,12 +161,12 @@ func (k *conversation) encode(f *frame.Frame) []byte {
 // query runs a statement given as text.
 func (k *conversation) query(text string) { k.ask(text, plainQuery(text), exact, nil) }
 
-// plainQuery is a statement as text at level ONE.
+// plainQuery returns a QUERY at level ONE.
 func plainQuery(text string) *message.Query {
 	return &message.Query{Query: text, Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne}}
 }
 
-// prepare prepares a statement, everywhere, and returns the message that executes it anywhere.
+// prepare prepares a statement on all connections, and returns the message that executes it on any.
 func (k *conversation) prepare(text string, values ...*primitive.Value) *message.Execute {
 	k.t.Helper()
 	x := k.prepareNext(text, values...)
@@ -179,7 +183,7 @@ func (k *conversation) prepareNext(text string, values ...*primitive.Value) *mes
 	return k.prepareHere(text, values...)
 }
 
-// prepareHere prepares a statement where the turn is.
+// prepareHere prepares a statement on the present connection.
 func (k *conversation) prepareHere(text string, values ...*primitive.Value) *message.Execute {
 	k.t.Helper()
 	f := k.say("prepare "+text, &message.Prepare{Query: text}, exact, nil)
@@ -220,7 +224,7 @@ func converseIn(t *testing.T, keyspace string, version primitive.ProtocolVersion
 	return k
 }
 
-// converse carries out the whole script in a new keyspace.
+// converse runs the whole script in a new keyspace.
 func converse(t *testing.T, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) []roundTrip {
 	t.Helper()
 	k := converseIn(t, "frames", version, compression, addresses...)
@@ -242,12 +246,12 @@ type frameCase struct {
 	compression primitive.Compression
 }
 
-// String is the name of its test.
+// String returns the name of its test.
 func (c frameCase) String() string {
 	return fmt.Sprintf("v%d %s", c.version, strings.ToLower(string(c.compression)))
 }
 
-// frameCases are the versions and compressions of the protocol that Cassandra has.
+// frameCases returns the versions and compressions of the protocol that Cassandra has.
 func frameCases() []frameCase {
 	var all []frameCase
 	for _, v := range []primitive.ProtocolVersion{primitive.ProtocolVersion3, primitive.ProtocolVersion4, primitive.ProtocolVersion5} {
@@ -261,8 +265,7 @@ func frameCases() []frameCase {
 	return all
 }
 
-// A conversation about everything that the protocol has is answered to the byte as the node answers
-// it.
+// Every part of the protocol is answered by the proxy as by the node, byte for byte.
 func TestFramesAreEqual(t *testing.T) {
 	proxy := needProxy(t)
 	for _, c := range frameCases() {
@@ -279,7 +282,7 @@ func TestFramesAreEqual(t *testing.T) {
 	}
 }
 
-// differentMoves are the requests whose answers are not the same.
+// differentMoves returns the requests whose answers differ.
 func differentMoves(direct, proxied []roundTrip) []string {
 	if len(direct) != len(proxied) {
 		return []string{fmt.Sprintf("%d answers direct, %d proxied", len(direct), len(proxied))}

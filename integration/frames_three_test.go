@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nodeAddresses are those of the three nodes.
+// nodeAddresses returns the addresses of the three nodes.
 func nodeAddresses(t testing.TB) (all []string) {
 	t.Helper()
 	for _, n := range threeNodes(t).Nodes() {
@@ -18,7 +18,8 @@ func nodeAddresses(t testing.TB) (all []string) {
 	return all
 }
 
-// elsewhere executes statements where only others have prepared them, and again when they have been prepared there too.
+// elsewhere executes statements on connections where they have not been prepared, and again after
+// they have been prepared there.
 func (k *conversation) elsewhere() {
 	k.t.Helper()
 	for i, text := range []string{
@@ -37,7 +38,8 @@ func (k *conversation) elsewhere() {
 	}
 }
 
-// converseBriefly carries out the part of the script that is about values, batches and prepared statements.
+// converseBriefly runs the part of the script that is about values, batches and prepared
+// statements.
 func converseBriefly(t *testing.T, version primitive.ProtocolVersion, compression primitive.Compression, addresses ...string) []roundTrip {
 	t.Helper()
 	k := converseIn(t, "frames_three", version, compression, addresses...)
@@ -50,7 +52,7 @@ func converseBriefly(t *testing.T, version primitive.ProtocolVersion, compressio
 	return k.moves
 }
 
-// The whole script is asked of three proxies by make compat.
+// A part of the script; make compat runs the whole of it at three proxies.
 func TestFramesOfThreeProxiesAreEqual(t *testing.T) {
 	threeProxies(t)
 	const version, compression = primitive.ProtocolVersion5, primitive.CompressionNone
@@ -61,7 +63,8 @@ func TestFramesOfThreeProxiesAreEqual(t *testing.T) {
 	}
 }
 
-// A statement with a lock in it has an id of the proxies' own: the same at all of them, and unknown where nobody has prepared it.
+// A statement with a lock clause has an id of the proxies' own: the same at all of them, and
+// unknown on connections that have not prepared it.
 func TestLocksPreparedAtThreeProxies(t *testing.T) {
 	threeProxies(t)
 	criticalAtThree(t, "three")

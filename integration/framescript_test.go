@@ -16,13 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// handshakeAgain asks what may be asked at any time, and what may not.
+// handshakeAgain sends the requests of the handshake again, those that are allowed at any time and
+// those that are not.
 func (k *conversation) handshakeAgain() {
 	k.ask("OPTIONS", &message.Options{}, exact, nil)
 	k.ask("REGISTER", &message.Register{EventTypes: []primitive.EventType{primitive.EventTypeTopologyChange, primitive.EventTypeStatusChange}}, k.own(), nil)
 }
 
-// statements runs the texts that the drivers run too, those without values.
+// statements runs the corpus's texts without values.
 func (k *conversation) statements() {
 	for _, s := range slices.Concat(typeStatements(), plainStatements(), errorStatements()) {
 		if len(s.values) > 0 || s.least > int(k.wire.version) {
@@ -41,7 +42,8 @@ func (k *conversation) statements() {
 	}
 }
 
-// topology asks what drivers ask about nodes and schema. The schema must be the very same one: its version and ids are asked too.
+// topology reads what drivers read about nodes and schema. The schema must be the same one, with
+// its version and ids.
 func (k *conversation) topology() {
 	for _, q := range []struct {
 		text string
@@ -74,7 +76,7 @@ func (k *conversation) topology() {
 	k.ask("execute on system.peers", x, k.own(), nil)
 }
 
-// prepared prepares every text of the corpus, and executes what can be without values.
+// prepared prepares every text of the corpus, and executes those that need no values.
 func (k *conversation) prepared() {
 	for _, s := range slices.Concat(plainStatements(), errorStatements()) {
 		if s.cql == "" {
@@ -157,7 +159,8 @@ func (k *conversation) paging() {
 	}
 }
 
-// noise is text that can be compressed, but not by much: the library cannot read segments that were.
+// noise returns text that can be compressed, but not by much, since the library cannot read
+// segments that were.
 func noise(size int) []byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	text := make([]byte, size)
@@ -167,7 +170,7 @@ func noise(size int) []byte {
 	return text
 }
 
-// pages reads one statement to its end.
+// pages reads all pages of one statement.
 func (k *conversation) pages(name string, m func(*message.QueryOptions) message.Message) {
 	var state []byte
 	for page := 1; page < 20; page++ {
@@ -218,7 +221,8 @@ func (k *conversation) batches() {
 	k.query("SELECT n FROM n WHERE k = 5")
 }
 
-// extras are the frame's own fields: tracing, warnings, custom payload, and v5's keyspace and clock.
+// extras uses the fields of the frame itself: tracing, warnings, custom payload, and v5's keyspace
+// and clock.
 func (k *conversation) extras() {
 	trace := func(f *frame.Frame) { f.RequestTracingId(true) }
 	k.ask("traced", plainQuery("SELECT * FROM t WHERE k = 1"), tracingID, trace)
@@ -254,7 +258,8 @@ func (k *conversation) extras() {
 	k.query("SELECT v FROM t WHERE k = 91")
 }
 
-// pipelined sends many requests before it reads an answer; the answers are put in the requests' order.
+// pipelined sends many requests before it reads an answer, and keeps the answers in the order of
+// the requests.
 func (k *conversation) pipelined() {
 	const n = 100
 	byStream := map[int16]envelope{}

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However the locks of a table end for good, those that follow under its name have references above all of theirs, and nothing is
-// carried out under an old one.
+// Whatever ends the locks of a table for good, the references of a later table of its name are
+// above all of theirs, and an old reference permits nothing.
 func TestReferencesAboveAllOfThoseBefore(t *testing.T) {
 	s := newTableFixture(t, "generations", "@critical(lease=5m)")
 	const create = "CREATE TABLE ACCOUNTS (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '@critical(lease=5m)'"
@@ -54,7 +54,8 @@ func TestReferencesAboveAllOfThoseBefore(t *testing.T) {
 	}
 }
 
-// reference locks branch b, writes under the lock, and keeps it. A new lock table may take a while.
+// reference locks branch b, writes under the lock, and keeps it. It takes a while until a new lock
+// table is in use.
 func (s *tableFixture) reference(limit time.Duration) (ref int64) {
 	s.t.Helper()
 	eventually(s.t, limit, "a lock", func() error {

@@ -13,13 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requestTimeout is longer than any of Cassandra's own limits: no driver gives up before there is an answer.
+// requestTimeout is longer than any of Cassandra's own time-outs, so drivers do not give up before
+// there is an answer.
 const requestTimeout = 30 * time.Second
 
 // gocql2 is a session of the Apache Go driver.
 type gocql2 struct{ session *gocql.Session }
 
-// cluster2 is how the Apache Go driver is told where to connect.
+// cluster2 returns the configuration of the Apache Go driver.
 func cluster2(address, keyspace string) *gocql.ClusterConfig {
 	c := gocql.NewCluster(address)
 	c.Keyspace = keyspace
@@ -29,7 +30,7 @@ func cluster2(address, keyspace string) *gocql.ClusterConfig {
 	return c
 }
 
-// withGocql2 is the driver in one protocol version and compression.
+// withGocql2 returns the Apache Go driver in one protocol version and compression.
 func withGocql2(version int, compression string) driver {
 	d := driver{name: fmt.Sprintf("gocql-v2/v%d%s", version, compression), version: version, bound: true}
 	d.open = func(t testing.TB, address, keyspace string) client {
@@ -46,7 +47,7 @@ func withGocql2(version int, compression string) driver {
 	return d
 }
 
-// openGocql2 connects; the session ends with the test at the latest.
+// openGocql2 returns a session, which is closed at the end of the test at the latest.
 func openGocql2(t testing.TB, c *gocql.ClusterConfig) *gocql2 {
 	t.Helper()
 	s, err := c.CreateSession()
@@ -55,8 +56,9 @@ func openGocql2(t testing.TB, c *gocql.ClusterConfig) *gocql2 {
 	return &gocql2{s}
 }
 
-// closeWithin ends a driver's session. gocql 2.1.2 waits for ever where its control connection is just being made anew: its
-// heartbeat, which has to be told, waits for a schema that Close has given up on. That is left behind then.
+// closeWithin closes a driver's session. gocql 2.1.2 never returns if its control connection is
+// just being replaced: its heartbeat, which Close waits for, waits for a schema that Close has
+// given up on. Then closeWithin leaves it behind.
 func closeWithin(end func()) {
 	done := make(chan struct{})
 	go func() {
@@ -136,7 +138,7 @@ func (g *gocql2) finish(iter *gocql.Iter) outcome {
 	return o
 }
 
-// failure2 reads an error of the driver.
+// failure2 returns an error of the driver as a failure.
 func failure2(err error) *failure {
 	var answered gocql.RequestError
 	switch {
@@ -148,7 +150,7 @@ func failure2(err error) *failure {
 	return &failure{text: err.Error()}
 }
 
-// values2 says neutral values in the driver's words.
+// values2 returns values as the driver wants them.
 func values2(values []any) []any {
 	all := make([]any, 0, len(values))
 	for _, v := range values {
@@ -168,7 +170,7 @@ func values2(values []any) []any {
 	return all
 }
 
-// traceID keeps the id that a tracer of either Go driver is told.
+// traceID keeps the id that a tracer of either Go driver gets.
 type traceID []byte
 
 // Trace implements the Tracer of both Go drivers.

@@ -16,14 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// suite is the integration tests that a version of gocql brings along in its module, with their flags. Not run, at nodes or at proxies, are
-// those that start and stop nodes by ccm or docker, and the one of login, which needs nodes that all others could not log in at.
+// suite is the integration tests in the module of a version of gocql, with their flags. Those that
+// start and stop nodes with ccm or docker are not run, nor the one of login, which needs nodes at
+// which the others could not log in.
 type suite struct {
 	name, driver string
 	flags        []string
 }
 
-// suites are both drivers, with every compression. In protocol 3 the tests of 1.7 panic where they come to custom payloads.
+// suites returns both drivers, with every compression. In protocol 3, the tests of 1.7 panic at
+// custom payloads.
 func suites() []suite {
 	const first, second = "github.com/gocql/gocql", "github.com/apache/cassandra-gocql-driver/v2"
 	return []suite{
@@ -35,7 +37,7 @@ func suites() []suite {
 	}
 }
 
-// failing are the tests that fail at the nodes, too, and why.
+// failing returns the tests that fail at the nodes, too, and why.
 func failing() map[string]string {
 	return map[string]string{
 		"TestDiscoverViaProxy": "needs the first node at 127.0.0.1, where a relay of the test's own listens",
@@ -43,8 +45,9 @@ func failing() map[string]string {
 	}
 }
 
-// TestGocqlSuites runs the drivers' own tests at three nodes and then at the proxies before them. Each has to end there as at the nodes.
-// It leaves some hundred tables behind, so its file is one that comes after those of the other long tests.
+// TestGocqlSuites runs the drivers' own tests at three nodes and then at the proxies in front of
+// them. Each must end as it does at the nodes. It leaves some hundred tables behind, so its file
+// comes after those of other long tests.
 func TestGocqlSuites(t *testing.T) {
 	threeProxies(t)
 	for _, s := range suites() {
@@ -65,10 +68,11 @@ func TestGocqlSuites(t *testing.T) {
 	}
 }
 
-// verdict is what became of a test, and what it said.
+// verdict is the result of a test, and its output.
 type verdict struct{ action, said string }
 
-// run is the verdict of each test at these addresses. What `go test -json` printed stays in a file of the run directory.
+// run returns the verdict of each test at these addresses. The output of `go test -json` is kept in
+// a file of the run directory.
 func (s suite) run(t *testing.T, where string, addresses []string) map[string]verdict {
 	t.Helper()
 	var hosts []string
@@ -95,7 +99,7 @@ func (s suite) run(t *testing.T, where string, addresses []string) map[string]ve
 	return verdicts(t, said)
 }
 
-// verdicts reads what `go test -json` has printed, each line about a test.
+// verdicts reads the output of `go test -json`, in which each line is about a test.
 func verdicts(t *testing.T, printed io.Reader) map[string]verdict {
 	t.Helper()
 	all := map[string]verdict{}

@@ -18,7 +18,7 @@ import (
 	"music/config"
 )
 
-// get asks a proxy's metrics and health endpoint.
+// get requests a page of a proxy's metrics and health endpoint.
 func (p *instance) get(path string) (status int, body string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -37,7 +37,8 @@ func (p *instance) get(path string) (status int, body string, err error) {
 	return answer.StatusCode, string(raw), err
 }
 
-// metric is the value of a metric without labels, or with the labels as Prometheus prints them.
+// metric returns the value of a metric without labels, or with the labels as Prometheus prints
+// them.
 func (p *instance) metric(name string) (int, error) {
 	status, body, err := p.get("/metrics")
 	if err != nil || status != http.StatusOK {
@@ -52,7 +53,7 @@ func (p *instance) metric(name string) (int, error) {
 	return 0, nil
 }
 
-// requests is how many requests of an opcode have met a fate.
+// requests returns how many requests of an opcode had a result.
 func (p *instance) requests(opcode, fate string) (int, error) {
 	for op := primitive.OpCode(0); op < 0x20; op++ {
 		if strings.Contains(op.String(), " "+opcode+" ") {

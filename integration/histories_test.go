@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// How many histories are made up, from which seed on: `make histories` makes many.
+// How many histories are generated, and the first seed: `make histories` runs many.
 var (
 	historiesCount   = flag.Int("histories", 60, "histories of one client that are compared with Cassandra's")
 	historiesShared  = flag.Int("histories.shared", 15, "histories of several clients that are to be linearizable")
@@ -30,7 +30,8 @@ const (
 	historyTries  = 20
 )
 
-// trouble reports whether an answer says nothing of the conditions: it is of an overloaded node or proxy, or of a time-out.
+// trouble reports whether an answer says nothing about the conditions, since a node or proxy was
+// overloaded or did not answer in time.
 func trouble(o outcome) bool {
 	if o.failure == nil {
 		return false
@@ -47,7 +48,7 @@ func nothingDone(o outcome) bool {
 	return o.failure != nil && (o.failure.code == 0x1001 || o.failure.code == 0x1000) && strings.Contains(o.failure.text, "MUSIC_UNAVAILABLE")
 }
 
-// patient runs a statement until something else comes of it than that nothing was done.
+// patient runs a statement until its outcome is not "nothing was done".
 func patient(c client, s statement) (o outcome) {
 	for range historyTries {
 		if o = c.run(s); !nothingDone(o) {
@@ -57,7 +58,7 @@ func patient(c client, s statement) (o outcome) {
 	return o
 }
 
-// eachHistory calls do with the seeds of n histories, several at once.
+// eachHistory calls do with the seeds of n histories, several concurrently.
 func eachHistory(n int, do func(seed uint64)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -72,8 +73,8 @@ func eachHistory(n int, do func(seed uint64)) {
 	workers.Wait()
 }
 
-// A history of conditional writes of one client, each of a key of its own, is answered and leaves its rows as Cassandra's own lightweight
-// transactions do.
+// Histories of conditional writes of one client, each on a key of its own, have the same answers
+// and leave the same rows as with Cassandra's own lightweight transactions.
 func TestHistoriesAreAnsweredLikeLightweightTransactions(t *testing.T) {
 	d := withGocql2(4, "")
 	s := newTableFixtureFor(t, d)
@@ -96,7 +97,7 @@ func TestHistoriesAreAnsweredLikeLightweightTransactions(t *testing.T) {
 	assert.Less(t, applied.Load(), compared.Load()*historyLength, "both outcomes have been seen")
 }
 
-// oneClientHistory is a history of one key, and what became of it.
+// oneClientHistory is a history of one key, and its answers.
 type oneClientHistory struct {
 	keyspace, key   string
 	direct, proxied client
@@ -106,7 +107,7 @@ type oneClientHistory struct {
 	applied    int
 }
 
-// play makes up the history of a seed and compares what is answered.
+// play generates the history of a seed and compares the answers.
 func (h *oneClientHistory) play(seed uint64) {
 	r := conditionGenerator{rand.New(rand.NewPCG(seed, 11)), true}
 	h.compare(conditionalWrite{before: "INSERT INTO TABLE (k, c) VALUES ('key', -1)", insert: true})
@@ -116,7 +117,7 @@ func (h *oneClientHistory) play(seed uint64) {
 	h.compare(conditionalWrite{before: "SELECT * FROM TABLE WHERE k = 'key'"})
 }
 
-// compare sends one write to both tables, unless all is over.
+// compare sends one write to both tables, unless the history has ended.
 func (h *oneClientHistory) compare(w conditionalWrite) {
 	if h.difference != "" || h.abandoned {
 		return
@@ -157,13 +158,13 @@ type sharedWrite struct {
 	value, is int
 }
 
-// sharedTold is what a client was told of a sharedWrite.
+// sharedTold is the answer to a sharedWrite.
 type sharedTold struct {
 	unknown, applied bool
-	shown            int // where it was not applied: 0 for null
+	shown            int // the value in the answer if it was not applied; 0 for null
 }
 
-// sharedRow is the state of the row: 0 is none.
+// sharedRow is the state of the row; 0: there is none.
 type sharedRow int
 
 // text returns the write as CQL.
@@ -182,7 +183,7 @@ func (w sharedWrite) text(table, key string) string {
 	return fmt.Sprintf("UPDATE %s SET a = %d%s IF a = %d", table, w.value, row, w.is)
 }
 
-// step is what the write does to the row, and whether it is applied.
+// step returns whether the write is applied to a row, and the row afterwards.
 func (w sharedWrite) step(row sharedRow) (applied bool, after sharedRow) {
 	switch w.kind {
 	case 0:
@@ -201,7 +202,8 @@ func (w sharedWrite) step(row sharedRow) (applied bool, after sharedRow) {
 	return true, sharedRow(w.value)
 }
 
-// sharedModel is the row as one register. A write whose outcome is unknown took effect at some time, or never: that is to say at the end.
+// sharedModel is the row as one register. A write whose outcome is unknown took effect at some time
+// or never, which is modelled as at the end.
 func sharedModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return sharedRow(0) },
@@ -213,8 +215,8 @@ func sharedModel() porcupine.Model {
 	}
 }
 
-// Conditional writes of several clients on one row, at two proxies, are linearizable: there is an order of them, in which each that was
-// answered before another was sent stands before it, that explains all that was told.
+// Conditional writes of several clients on one row, at two proxies, are linearizable: some order
+// explains all answers, in which a write that was answered before another was sent comes first.
 func TestHistoriesOfSeveralClientsAreLinearizable(t *testing.T) {
 	d := withGocql2(4, "")
 	s := newTableFixtureFor(t, d)
@@ -238,7 +240,7 @@ func TestHistoriesOfSeveralClientsAreLinearizable(t *testing.T) {
 	t.Logf("%d histories of %d clients from seed %d on are linearizable; the outcome of %d writes stayed unknown", linearizable.Load(), len(clients), *historiesFirst, unknown.Load())
 }
 
-// playShared plays the history of a seed, and returns what was done and told.
+// playShared plays the history of a seed, and returns the writes and their answers.
 func playShared(t *testing.T, clients []client, table string, seed uint64) []porcupine.Operation {
 	var mu sync.Mutex
 	var ops []porcupine.Operation
@@ -260,7 +262,7 @@ func playShared(t *testing.T, clients []client, table string, seed uint64) []por
 				ops = append(ops, porcupine.Operation{ClientId: i, Input: w, Output: told, Call: called, Return: returned})
 				mu.Unlock()
 				if told.unknown {
-					return // it may be carried out at any time: the client has nothing else under way
+					return // it may be carried out at any time, so the client sends nothing more
 				}
 			}
 		})
@@ -269,7 +271,7 @@ func playShared(t *testing.T, clients []client, table string, seed uint64) []por
 	return ops
 }
 
-// sharedAnswer reads what a client was told.
+// sharedAnswer returns what an answer says.
 func sharedAnswer(o outcome) (a sharedTold) {
 	if o.failure != nil {
 		return sharedTold{unknown: true}

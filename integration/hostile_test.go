@@ -15,7 +15,7 @@ import (
 	"music/config"
 )
 
-// Connections that say nothing are closed after the handshake's time-out, and leave no goroutine
+// Connections that send nothing are closed after the handshake's time-out, and leave no goroutine
 // behind.
 func TestSilentConnectionsAreClosed(t *testing.T) {
 	p := startProxy(t, func(c *config.Config) {
@@ -29,7 +29,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 		conn, err := net.Dial("tcp", p.address)
 		require.NoError(t, err)
 		conns = append(conns, conn)
-		if i%2 == 1 { // half of them say a little
+		if i%2 == 1 { // half of them send a few bytes
 			_, err = conn.Write([]byte{4, 0, 0})
 			require.NoError(t, err)
 		}

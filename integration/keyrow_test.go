@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// seats is a table of which each row is locked for itself; SEATS stands for it.
+// seats is a table with key=row, so each row has a lock of its own; SEATS stands for its name.
 const seats = `CREATE TABLE SEATS (show text, tier text, seat int, holder text, notes list<text>, price int static, PRIMARY KEY (show, tier, seat))
 	WITH CLUSTERING ORDER BY (tier DESC, seat ASC) AND comment = '@critical(key=row, lease=5m)'`
 
@@ -33,7 +33,7 @@ func (s *tableFixture) seatsCQL(text string, args ...any) string {
 	return fmt.Sprintf(strings.ReplaceAll(text, "SEATS", s.keyspace+".seats"), args...)
 }
 
-// allSeats is all seats, read past the proxy.
+// allSeats returns all seats, read from the node.
 func (s *tableFixture) allSeats() string {
 	s.t.Helper()
 	rows, err := s.direct.Query(s.seatsCQL("SELECT show, tier, seat, holder, notes, price, writetime(holder) FROM SEATS")).Iter().SliceMap()
@@ -41,7 +41,7 @@ func (s *tableFixture) allSeats() string {
 	return show(rows)
 }
 
-// One lock covers one row: another row of the partition is another's.
+// A lock covers one row: another row of the partition can be locked by another client.
 func TestLockOnARow(t *testing.T) {
 	s := newSeatsFixture(t, "keyrow_locks", withGocql2(5, ""))
 	const at = " WHERE show = 'x' AND tier = 'b' AND seat = %d"
@@ -83,7 +83,7 @@ func TestLockOnARow(t *testing.T) {
 	assert.Equal(t, "dan", told(s.works(s.client, s.seatsCQL("SELECT holder FROM SEATS"+at+" USING LOCK %d", 1, next)), "holder"))
 }
 
-// What does not name one row, or reaches beyond it, is refused.
+// A statement that does not name one row, or affects more than that row, is refused.
 func TestBeyondTheLockedRow(t *testing.T) {
 	s := newSeatsFixture(t, "keyrow_refused", withGocql2(5, ""))
 	ref := s.grant(s.works(s.client, s.seatsCQL("LOCK SEATS WHERE show = 'x' AND tier = 'b' AND seat = 1")), "HELD")
@@ -134,7 +134,8 @@ func TestBeyondTheLockedRow(t *testing.T) {
 	assert.Equal(t, before, s.allSeats())
 }
 
-// A dirty row is synchronised alone, and what was late for it stays away; other rows and static columns are not touched.
+// A dirty row is synchronised alone, and writes to it that arrive late stay invisible; other rows
+// and static columns are not touched.
 func TestSynchroniseOfOneRow(t *testing.T) {
 	s := newTableFixture(t, "keyrow_synch", "@critical")
 	plain, _, _ := strings.Cut(s.seatsCQL(seats), " AND comment")
@@ -169,7 +170,7 @@ func TestSynchroniseOfOneRow(t *testing.T) {
 	assert.Equal(t, [][]string{{`"ann"`, `["a", "b"]`}}, read.rows)
 }
 
-// Through every driver: the key of a row, as text and bound.
+// The key of a row can be given as text and bound, through every driver.
 func TestLockOnARowThroughEveryDriver(t *testing.T) {
 	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {
@@ -187,7 +188,7 @@ func TestLockOnARowThroughEveryDriver(t *testing.T) {
 	}
 }
 
-// A comment that came past the proxies does not change what the lock rows rest on.
+// A comment that was changed at the node does not change the settings that lock rows depend on.
 func TestKeyStaysThoughTheCommentChanges(t *testing.T) {
 	p := startProxy(t, nil)
 	s := newSeatsFixture(t, "keyrow_kept", withGocql2(5, ""))
@@ -225,7 +226,7 @@ func TestScopeLocal(t *testing.T) {
 	s.refused(s.client, "MUSIC_REFUSED", "ALTER TABLE ACCOUNTS WITH comment = '@critical(lease=5m)'")
 	s.grant(s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK %d", ref)), "RELEASED")
 
-	// Where another data centre decides, this proxy gives no lock.
+	// If another data centre decides, this proxy grants no lock.
 	require.NoError(t, s.direct.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ?",
 		"unlocked=reject, key=partition, scope=local, lease=5m0s, dc=elsewhere", id, stored).Exec())
 	s.works(s.client, "ALTER TABLE ACCOUNTS ADD note text")
@@ -234,7 +235,8 @@ func TestScopeLocal(t *testing.T) {
 	assert.Contains(t, o.failure.text, "its locks are decided in data centre elsewhere: this proxy stands in "+centre)
 }
 
-// A column that is dropped and added again hides what was written before (docs/protocol.md 3.10, Renew): puts after it must be seen.
+// A column that is dropped and added again hides what was written before (docs/protocol.md 3.10,
+// Renew): later puts must be visible.
 func TestPutsAfterAColumnCameBack(t *testing.T) {
 	s := newTableFixture(t, "synch_columns", "@critical(lease=5m)")
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
@@ -251,7 +253,8 @@ func TestPutsAfterAColumnCameBack(t *testing.T) {
 	renewed, _ := s.term("b")
 	assert.Greater(t, renewed, base)
 
-	// Past the proxies it is there again before they look: they must see that it was away.
+	// At the node, the column is there again before the proxies read the schema: they must notice
+	// that it was dropped.
 	for _, ddl := range []string{"DROP balance", "ADD balance bigint"} {
 		require.NoError(t, s.direct.Query("ALTER TABLE "+s.keyspace+".accounts "+ddl).Exec())
 	}
@@ -266,7 +269,8 @@ func TestPutsAfterAColumnCameBack(t *testing.T) {
 	s.inWindow("b", "x", ref, 10)
 }
 
-// A large partition takes its time; an operation meanwhile is answered in its own, and finds it done when it asks again.
+// Synchronising a large partition takes long; an operation meanwhile is answered in its own
+// time-out, and succeeds when it is repeated.
 func TestSynchroniseOfALargePartition(t *testing.T) {
 	s := newTableFixture(t, "synch_large", "@critical(lease=5m, unlocked=allow)")
 	const rows = 20_000

@@ -25,15 +25,16 @@ import (
 )
 
 const (
-	// answerLimit is how long a request may have neither an answer nor the end of its connection. It is far more than any time-out that
-	// there is: who waits so long waits for ever.
+	// answerLimit is how long a request may have neither an answer nor the end of its connection.
+	// It is far longer than any time-out, so a request that waits longer would never be answered.
 	answerLimit = time.Minute
 	loadKeys    = 100 // rows of the load's table
-	enough      = 10  // right answers on one connection after the faults: the client goes on
+	enough      = 10  // right answers on one connection after the faults, after which the client ends
 )
 
-// loadTest is many connections, each with requests on many streams. Every request asks for something of its own, and is checked to get that,
-// or an error, or the end of its connection. Every connection that ends is made anew.
+// loadTest is many connections, each with requests on many streams. Every request reads something
+// of its own, and must get that, or an error, or the end of its connection. A connection that ends
+// is replaced.
 type loadTest struct {
 	t       testing.TB
 	proxies []string
@@ -63,10 +64,11 @@ func newLoadTest(t testing.TB, think time.Duration) *loadTest {
 	return &loadTest{t: t, proxies: proxyAddresses(), think: think, errors: map[primitive.ErrorCode]int{}}
 }
 
-// rowOf is the value in the row of a key.
+// rowOf returns the value in the row of a key.
 func rowOf(key int32) int64 { return int64(key)*1_000_003 + 7 }
 
-// during lets n connections ask while the faults go on, and until each of them is served well afterwards.
+// during has n connections send requests during the faults, and until each of them is served well
+// afterwards.
 func (c *loadTest) during(n int, faults func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
@@ -85,7 +87,7 @@ func (c *loadTest) during(n int, faults func()) {
 		n, c.opened.Load(), time.Since(before).Round(time.Second), c.right.Load(), c.failures(), c.ended.Load())
 }
 
-// failures are the errors so far.
+// failures returns the errors so far.
 func (c *loadTest) failures() map[primitive.ErrorCode]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +104,7 @@ type loadClient struct {
 	served   int // right answers on this connection since the faults are over
 }
 
-// live asks until all is well after the faults.
+// live sends requests until the faults are over and it is served well.
 func (g *loadClient) live(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := g.arrive(); err != nil {
@@ -154,7 +156,7 @@ func (g *loadClient) arrive() (err error) {
 	return nil
 }
 
-// learn takes the answer to PREPARE.
+// learn processes the answer to PREPARE.
 func (g *loadClient) learn(m message.Message) error {
 	p, ok := m.(*message.PreparedResult)
 	if !ok {
@@ -164,7 +166,8 @@ func (g *loadClient) learn(m message.Message) error {
 	return nil
 }
 
-// stay asks on one connection until that ends, or the client drops it, or has enough right answers.
+// stay sends requests on one connection until it ends, or the client closes it, or has enough right
+// answers.
 func (g *loadClient) stay(ctx context.Context) (satisfied bool) {
 	for ctx.Err() == nil {
 		if err := g.ask(1 + g.random.IntN(16)); err != nil {
@@ -190,7 +193,8 @@ func (g *loadClient) stay(ctx context.Context) (satisfied bool) {
 	return false
 }
 
-// drop ends the connection in one of the ways in which clients do: in order, at once, or in the middle of a request.
+// drop closes the connection in one of the ways in which clients do: in order, at once, or in the
+// middle of a request.
 func (g *loadClient) drop() {
 	switch g.random.IntN(3) {
 	case 0:
@@ -200,7 +204,7 @@ func (g *loadClient) drop() {
 	}
 }
 
-// nothingMore reports whether no answer comes but the one to a last request.
+// nothingMore reports whether no other answer comes than that to a last request.
 func (g *loadClient) nothingMore() bool {
 	const last = 30000
 	g.owed[last] = loadRequest{kind: ofConnection}
@@ -210,7 +214,7 @@ func (g *loadClient) nothingMore() bool {
 	return g.hear() == nil
 }
 
-// ask sends n requests, each on a stream that is free.
+// ask sends n requests, each on a free stream.
 func (g *loadClient) ask(n int) error {
 	for range n {
 		stream := int16(g.random.IntN(20000))
@@ -229,7 +233,7 @@ func (g *loadClient) ask(n int) error {
 	return nil
 }
 
-// send sends a request on a stream. What has not gone out for so long never will.
+// send sends a request on a stream. It fails if the request cannot be written in answerLimit.
 func (g *loadClient) send(stream int16, m message.Message) error {
 	_ = g.wire.net.SetWriteDeadline(time.Now().Add(answerLimit))
 	err := g.wire.send(m, func(f *frame.Frame) { f.Header.StreamId = stream })
@@ -239,7 +243,8 @@ func (g *loadClient) send(stream int16, m message.Message) error {
 	return err
 }
 
-// hear takes one answer and checks it. It fails where the connection has ended, which answers everything.
+// hear reads one answer and checks it. It fails if the connection has ended, which answers all
+// requests.
 func (g *loadClient) hear() error {
 	e, err := g.wire.receiveWithin(answerLimit)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -285,26 +290,26 @@ func (g *loadClient) take(q loadRequest, m message.Message) error {
 	return nil
 }
 
-// loadRequestKind is how a request asks.
+// loadRequestKind is a kind of request.
 type loadRequestKind byte
 
 const (
 	byText       loadRequestKind = iota // QUERY: forwarded
 	byID                                // EXECUTE: forwarded
-	ofNode                              // of system.local: asked and translated by the proxy
-	ofNobody                            // EXECUTE of an id that nobody knows: answered by the proxy at once
-	underLock                           // a read under a lock that was never given: answered by the lock protocol
+	ofNode                              // QUERY of system.local: sent and translated by the proxy
+	ofNobody                            // EXECUTE of an unknown id: answered by the proxy at once
+	underLock                           // a read under a reference that was never given: answered by the lock protocol
 	ofConnection                        // OPTIONS
 )
 
-// loadRequest is what a request has asked for.
+// loadRequest is a request that has been sent.
 type loadRequest struct {
 	kind   loadRequestKind
 	key    int32
-	number int64 // of no other request
+	number int64 // different for each request
 }
 
-// message is the request itself.
+// message returns the request as a message.
 func (g *loadClient) message(q loadRequest) message.Message {
 	switch q.kind {
 	case byText:
@@ -322,12 +327,12 @@ func (g *loadClient) message(q loadRequest) message.Message {
 	}
 }
 
-// unknown is an id that nobody has given.
+// unknown returns an id of no prepared statement.
 func (q loadRequest) unknown() []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 8), uint64(q.number))
 }
 
-// row is what must be answered.
+// row returns the right answer.
 func (q loadRequest) row() message.Row {
 	number := long(q.number).Contents
 	if q.kind == ofNode {
@@ -351,7 +356,7 @@ func (q loadRequest) fits(m message.Message) bool {
 	return false
 }
 
-// mayFail reports whether an error is one that faults of nodes explain.
+// mayFail reports whether faults of nodes explain an error.
 func (q loadRequest) mayFail(m message.Error) bool {
 	switch m.GetErrorCode() {
 	case primitive.ErrorCodeServerError, primitive.ErrorCodeUnavailable, primitive.ErrorCodeOverloaded, primitive.ErrorCodeIsBootstrapping,

@@ -16,7 +16,8 @@ import (
 // window is how many write timestamps a term has.
 const window = 1 << 20
 
-// tableFixture is a critical table in a keyspace of its own, seen by a driver through the proxy and by the test past it.
+// tableFixture is a critical table in a keyspace of its own, used by a driver through the proxy and
+// by the test directly at the node.
 type tableFixture struct {
 	t        *testing.T
 	driver   driver
@@ -27,7 +28,7 @@ type tableFixture struct {
 	refs     map[string]string // references as clients see them, by branch; made by tests that want them
 }
 
-// lockDrivers are the drivers and protocol versions that locks are tried with.
+// lockDrivers returns the drivers and protocol versions that locks are tested with.
 func lockDrivers() []driver {
 	return []driver{
 		withGocql2(3, ""), withGocql2(4, "+snappy"), withGocql2(4, "+lz4"), withGocql2(5, ""), withGocql2(5, "+lz4"),
@@ -35,7 +36,7 @@ func lockDrivers() []driver {
 	}
 }
 
-// oneOfEach are the drivers with a version each, where versions make no difference.
+// oneOfEach returns each driver in one version, for tests in which versions make no difference.
 func oneOfEach() []driver {
 	return []driver{withGocql2(5, "+lz4"), withGocql1(""), withPython(), withCqlsh()}
 }
@@ -57,7 +58,7 @@ func newTableFixtureFor(t *testing.T, d driver) *tableFixture {
 	return s
 }
 
-// do runs a statement whose table stands as ACCOUNTS.
+// do runs a statement in which ACCOUNTS stands for the table.
 func (s *tableFixture) do(c client, cql string, values ...any) outcome {
 	s.t.Helper()
 	if len(values) > 0 && !s.driver.bound {
@@ -86,9 +87,10 @@ func (s *tableFixture) works(c client, cql string, values ...any) outcome {
 	return o
 }
 
-// askedAgain reports whether an application would ask again, since nothing was done: a proxy that
-// another test has killed counts as living for a while and has not followed, and a node of a busy
-// machine may not answer in time, so that a LOCK has no reference when its WAIT ends.
+// askedAgain reports whether an application would repeat the statement, since nothing was done: a
+// proxy that another test has killed counts as living for a while and does not follow the schema,
+// and a node of a busy machine may not answer in time, so that a LOCK has no reference when its
+// WAIT ends.
 func (o outcome) askedAgain() bool {
 	err := o.err()
 	if err == nil {
@@ -113,7 +115,7 @@ func (s *tableFixture) refused(c client, prefixes, cql string, values ...any) {
 	assert.Equal(s.t, before, s.contents(), "%s has changed the data", cql)
 }
 
-// contents are all rows, read past the proxy.
+// contents returns all rows, read from the node.
 func (s *tableFixture) contents() string {
 	s.t.Helper()
 	rows, err := s.direct.Query("SELECT branch, id, balance, writetime(balance) FROM " + s.keyspace + ".accounts").Iter().SliceMap()
@@ -121,7 +123,7 @@ func (s *tableFixture) contents() string {
 	return show(rows)
 }
 
-// term is the base and the head of a branch's lock row, read past the proxy.
+// term returns the base and the head of a branch's lock row, read from the node.
 func (s *tableFixture) term(branch string) (base, head int64) {
 	s.t.Helper()
 	var id gocql.UUID
@@ -144,7 +146,8 @@ func (s *tableFixture) inWindow(branch, id string, ref, balance int64) {
 	assert.True(s.t, stamp >= base && stamp < base+window, "written at %d, outside the window of %d", stamp, base)
 }
 
-// told is a column of the row that LOCK and UNLOCK answer, without the quotes that some drivers show.
+// told returns a column of the row that LOCK and UNLOCK answer, without the quotes that some
+// drivers show.
 func told(o outcome, column string) string { return strings.ToLower(strings.Trim(o.cell(column), `"`)) }
 
 // grant checks the answer of LOCK or UNLOCK and returns its reference.
@@ -163,7 +166,7 @@ func (s *tableFixture) grant(o outcome, state string) int64 {
 func TestLockThroughEveryDriver(t *testing.T) {
 	for _, d := range lockDrivers() {
 		t.Run(d.name, func(t *testing.T) {
-			t.Parallel() // leases run out meanwhile
+			t.Parallel() // it waits for leases to end
 			s := newTableFixtureFor(t, d)
 			s.section()
 			s.boundSection()
@@ -173,7 +176,7 @@ func TestLockThroughEveryDriver(t *testing.T) {
 	}
 }
 
-// section is one use of a lock, all as text.
+// section is one section, all as text.
 func (s *tableFixture) section() {
 	c := s.client
 	s.refused(c, "MUSIC_UNLOCKED", "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('zurich', 'x', 1)")
@@ -212,7 +215,7 @@ func (s *tableFixture) section() {
 	assert.Equal(s.t, "80", told(s.works(c, "SELECT balance FROM ACCOUNTS WHERE branch = 'zurich' AND id = 'x'"), "balance"), "an ordinary read")
 }
 
-// boundSection is the same with values bound to prepared statements, where the driver does that.
+// boundSection is the same with values bound to prepared statements, if the driver can.
 func (s *tableFixture) boundSection() {
 	c := s.client
 	insert := "INSERT INTO ACCOUNTS (branch, id, balance) VALUES (?, ?, ?)"
@@ -233,7 +236,7 @@ func (s *tableFixture) boundSection() {
 	s.refused(c, "MUSIC_LOST MUSIC_NOT_HELD", update, ref, 1, "basel", "x")
 }
 
-// queue is two clients, one behind the other.
+// queue has two clients wait, one behind the other.
 func (s *tableFixture) queue() {
 	first, second := s.client, s.driver.open(s.t, s.address, s.keyspace)
 	defer second.close()
@@ -255,7 +258,7 @@ func (s *tableFixture) queue() {
 	s.grant(s.works(second, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'chur' USING LOCK %d", queued)), "RELEASED")
 }
 
-// lostLease is a client that is silent for too long.
+// lostLease has a client that is silent for longer than its lease.
 func (s *tableFixture) lostLease() {
 	second := s.driver.open(s.t, s.address, s.keyspace)
 	defer second.close()

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lwts is how many LWTs the node has applied to the lock rows: each is one write there, nothing else is, and Cassandra counts them.
+// lwts returns how many LWTs the node has applied to the lock rows: each is one write there,
+// nothing else writes to them, and Cassandra counts the writes.
 func (s *tableFixture) lwts() (n int64) {
 	s.t.Helper()
 	err := s.direct.Query("SELECT count FROM system_views.local_write_latency WHERE keyspace_name = ? AND table_name = ?", s.keyspace, s.companion()).Scan(&n)
@@ -17,7 +18,7 @@ func (s *tableFixture) lwts() (n int64) {
 	return n
 }
 
-// costs is the number of LWTs that have been applied when do has returned.
+// costs returns how many LWTs were applied while do ran.
 func (s *tableFixture) costs(do func()) int64 {
 	s.t.Helper()
 	before := s.lwts()
@@ -33,8 +34,8 @@ func (s *tableFixture) visit() {
 	s.grant(s.works(s.client, fmt.Sprintf(unlockB, ref)), "RELEASED")
 }
 
-// What a client waits for in a section is one LWT and its own operations; another one comes behind its UNLOCK. A key that comes back to
-// its proxy in time costs none.
+// In a section, a client waits for one LWT and its own operations; a second LWT follows its UNLOCK.
+// A key that is used again at its proxy soon enough needs none.
 func TestLWTsOfASection(t *testing.T) {
 	s := newTableFixture(t, "lwts_section", "@critical")
 	before := s.lwts()
@@ -53,7 +54,7 @@ func TestLWTsOfASection(t *testing.T) {
 		}
 		return nil
 	})
-	// How soon the next one comes is the machine's affair: some of them come soon.
+	// How soon the next section comes depends on the machine: some of them come soon enough.
 	eventually(t, time.Minute, "five sections cost no LWT", func() error {
 		if n := s.costs(func() {
 			for range 5 {
@@ -66,10 +67,10 @@ func TestLWTsOfASection(t *testing.T) {
 	})
 }
 
-// work is what a node has carried out of one table.
+// work counts what a node has carried out for one table.
 type work struct{ reads, writes int64 }
 
-// work counts what the node has carried out of a table.
+// work returns what the node has carried out for a table.
 func (s *tableFixture) work(keyspace, table string) (w work) {
 	s.t.Helper()
 	for view, into := range map[string]*int64{"local_read_latency": &w.reads, "local_write_latency": &w.writes} {
@@ -79,8 +80,9 @@ func (s *tableFixture) work(keyspace, table string) (w work) {
 	return w
 }
 
-// A section of one put on a key that was never locked is five statements: the lock row is read, made and released, each LWT
-// with a read of its own, the data read once and written once. Nothing is asked of the schema.
+// A section of one put on a key that was never locked is five statements: the lock row is read,
+// made and released, each LWT with a read of its own, and the data are read once and written once.
+// Nothing is read of the schema.
 func TestStatementsOfANewKey(t *testing.T) {
 	s := newTableFixture(t, "lwts_new_keys", "@critical")
 	s.newKey("warm")
@@ -109,8 +111,8 @@ func (s *tableFixture) newKey(branch string) {
 	s.grant(s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = '%s' USING LOCK %d", branch, ref)), "RELEASED")
 }
 
-// Those who wait for a key at one proxy share LWTs that put them into the queue: one that goes at once, and others for all that come
-// while one is under way.
+// Clients that wait for a key at one proxy share the LWTs that enqueue them: one that is sent at
+// once, and others for all that come while one is under way.
 func TestWaitersShareLWTs(t *testing.T) {
 	s := newTableFixture(t, "lwts_waiters", "@critical")
 	const waiters = 50
@@ -142,7 +144,8 @@ func TestWaitersShareLWTs(t *testing.T) {
 	require.NoError(t, all.Wait())
 }
 
-// A key goes from one proxy to the other by the LWT that releases it: who waits is told, and is in the queue already.
+// A key goes from one proxy to the other with the LWT that releases it: the waiting client is in
+// the queue already, and its proxy gets a hint.
 func TestHandOverCostsOneLWT(t *testing.T) {
 	p := startTwoProxies(t, needEnvironment(t).direct(), "lwts_hand_over")
 	ref := p.grant(p.works(p.here, lockB), "HELD")

@@ -22,7 +22,7 @@ import (
 	"music/integration/cassandra"
 )
 
-// startLimit is how long a first run may take, which fetches Cassandra and cqlsh.
+// startLimit is how long a first run may take, which downloads Cassandra and cqlsh.
 const startLimit = 10 * time.Minute
 
 // environment is what all tests share.
@@ -42,7 +42,7 @@ type environment struct {
 	closers []func() error
 }
 
-// shared is nil with -short. It is written by TestMain alone.
+// shared is nil with -short. Only TestMain sets it.
 var shared *environment
 
 // TestMain starts the shared node.
@@ -73,7 +73,7 @@ func runShared(m *testing.M) int {
 	return code
 }
 
-// newEnvironment starts the shared node; the rest is made when it is first asked for.
+// newEnvironment starts the shared node; everything else is made when it is first used.
 func newEnvironment() (*environment, error) {
 	runDir, err := cassandra.DefaultRunDir()
 	if err != nil {
@@ -92,7 +92,7 @@ func newEnvironment() (*environment, error) {
 	return w, nil
 }
 
-// sharedHeap is that of the node which most tests share: with the keyspaces and tables of all of them, 256 MB
+// sharedHeap is the heap of the node that most tests share. With the tables of all tests, 256 MB
 // are full before the end, and the node does little but collect garbage.
 const sharedHeap = "768m"
 
@@ -106,7 +106,7 @@ func startNode(runDir, name, address string) (*cassandra.Cluster, error) {
 	})
 }
 
-// startDisposable starts the node for kill and pause.
+// startDisposable starts the node that tests may kill and pause.
 func (w *environment) startDisposable() (*cassandra.Node, error) {
 	c, err := startNode(w.runDir, "integration-disposable", "127.0.4.1")
 	if err != nil {
@@ -126,7 +126,7 @@ func (w *environment) startSharedProxy() (*instance, error) {
 	return p, nil
 }
 
-// keepLog keeps what the shared proxy has logged where somebody who looks for a cause finds it.
+// keepLog writes the log of the shared proxy to a file of the run directory.
 func (w *environment) keepLog() {
 	p, err := w.proxy()
 	if err != nil {
@@ -138,7 +138,7 @@ func (w *environment) keepLog() {
 	}
 }
 
-// close ends what was started, the last first.
+// close ends what was started, in reverse order.
 func (w *environment) close() error {
 	var first error
 	for i := len(w.closers) - 1; i >= 0; i-- {
@@ -149,10 +149,10 @@ func (w *environment) close() error {
 	return first
 }
 
-// address is a proxy address that no other test has.
+// address returns a proxy address that no other test has.
 func (w *environment) address() string { return fmt.Sprintf("127.0.2.%d:9042", w.last.Add(1)) }
 
-// direct is the address of the shared node.
+// direct returns the address of the shared node.
 func (w *environment) direct() string { return w.node.Nodes()[0].Addr() }
 
 // needEnvironment skips the test with -short.
@@ -172,7 +172,7 @@ func needProxy(t testing.TB) string {
 	return p.address
 }
 
-// needDisposableNode returns the node that may be hurt.
+// needDisposableNode returns the node that tests may kill and pause.
 func needDisposableNode(t testing.TB) *cassandra.Node {
 	t.Helper()
 	n, err := needEnvironment(t).disposable()

@@ -16,14 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// spreadKeys is how many keys are asked for to see where requests go.
+// spreadKeys is how many keys are read to see where requests go.
 const spreadKeys = 300
 
-// proxyAddresses are those of the proxies of three nodes.
+// proxyAddresses returns the addresses of the proxies of three nodes.
 func proxyAddresses() []string { return []string{"127.0.6.1:9042", "127.0.6.2:9042", "127.0.6.3:9042"} }
 
-// owners makes a table of which each partition is on one node, and says on which, by host id: a node has the keys from the token
-// before its own, which is excluded, to its own.
+// owners makes a table of which each partition is on one node, and returns the host id of each
+// key's node: a node has the keys from the token before its own, which is excluded, to its own.
 func owners(t *testing.T) map[int]string {
 	t.Helper()
 	node := threeNodes(t).Nodes()[0]
@@ -60,7 +60,7 @@ func owners(t *testing.T) map[int]string {
 	return all
 }
 
-// atOwners is how many keys were answered by the node that has them.
+// atOwners returns how many keys were answered by the node that has them.
 func atOwners(owners, answered map[int]string) (n int) {
 	for k, host := range owners {
 		if answered[k] == host {
@@ -81,7 +81,8 @@ func checkRouting(t *testing.T, ask func(address string) map[int]string) {
 	assert.Equal(t, spreadKeys, proxied, "and stays so")
 }
 
-// dialsProxiesAlone reports whether a driver has dialled all proxies, and nothing else, and has heard of nothing else.
+// dialsProxiesAlone checks that a driver has dialled all proxies and nothing else, and has learned
+// of no other host.
 func dialsProxiesAlone(t *testing.T, r *recorder) {
 	t.Helper()
 	assert.ElementsMatch(t, proxyAddresses(), r.addresses(), "dialled")
@@ -160,7 +161,8 @@ func TestPythonRoutesThroughProxies(t *testing.T) {
 	})
 }
 
-// A driver that is connected when a node and its proxy come and go uses what is there, and never a node.
+// A driver that is connected while a node and its proxy come and go uses the proxies that serve,
+// and never a node.
 func TestDriverFollowsProxiesThatComeAndGo(t *testing.T) {
 	all := threeProxies(t)
 	owners(t)

@@ -19,7 +19,7 @@ import (
 	"music/proxy/peer"
 )
 
-// eventListener is a connection that hears what becomes of proxies.
+// eventListener is a connection that receives events of proxies.
 type eventListener struct {
 	*wire
 	t testing.TB
@@ -37,7 +37,8 @@ func listenTo(t testing.TB, address string) eventListener {
 	return eventListener{w, t}
 }
 
-// until returns what is heard of the proxy of an event, up to that event. Of others more may be heard: that they serve, now that all do.
+// until returns the events of one proxy, up to the last one wanted. There may be others of other
+// proxies, since all serve now.
 func (e eventListener) until(last string) []string {
 	e.t.Helper()
 	var all []string
@@ -61,7 +62,8 @@ func (e eventListener) until(last string) []string {
 	}
 }
 
-// heardOf is what an event tells, and of which proxy; nothing where it tells of the schema.
+// heardOf returns the change that an event reports and the address of its proxy; nothing for an
+// event of the schema.
 func heardOf(m message.Message) (change, of string) {
 	switch m := m.(type) {
 	case *message.StatusChangeEvent:
@@ -95,7 +97,7 @@ func execOnNodes(t testing.TB, cql string) outcome {
 	return o
 }
 
-// hostID is that of node k, as the node says itself.
+// hostID returns the host id of a node, as the node itself reports it.
 func hostID(t testing.TB, address string) string {
 	t.Helper()
 	w := openWire(t, address, primitive.ProtocolVersion4, primitive.CompressionNone)
@@ -127,7 +129,7 @@ func TestEventsOfProxiesThatComeAndGo(t *testing.T) {
 	assert.Equal(t, []string{"NEW_NODE " + third.address, "UP " + third.address}, heard.until("UP "+third.address))
 }
 
-// kill ends a node; it is back with the end of the test at the latest.
+// kill kills a node, which is started again at the end of the test at the latest.
 func kill(t *testing.T, k int) {
 	t.Helper()
 	n := threeNodes(t).Nodes()[k-1]
@@ -140,7 +142,7 @@ func kill(t *testing.T, k int) {
 	require.NoError(t, n.Kill())
 }
 
-// refuses reports whether nobody listens any more.
+// refuses returns nil if nothing listens at the proxy's address any more.
 func (m *clusterProxy) refuses() error {
 	conn, err := net.DialTimeout("tcp", m.address, time.Second)
 	if err != nil {
@@ -150,7 +152,8 @@ func (m *clusterProxy) refuses() error {
 	return errorf("still listening")
 }
 
-// A proxy whose node is down listens no more, and drivers go to the others; it listens again when the node is back.
+// A proxy whose node is down stops listening, and drivers use the others; it listens again when the
+// node is back.
 func TestNodeKilledBehindOneOfThreeProxies(t *testing.T) {
 	all := threeProxies(t)
 	const left = "00000000-0000-0000-0000-000000000007"
@@ -203,13 +206,13 @@ func TestNodeKilledBehindOneOfThreeProxies(t *testing.T) {
 	})
 }
 
-// hostOfProxy is the node that a proxy says that it stands for.
+// hostOfProxy returns the host id of the node that a proxy stands for.
 func hostOfProxy(t testing.TB, address string) string {
 	t.Helper()
 	return execOnNodes(t, "SELECT host_id FROM music.proxies WHERE address = '"+hostOf(t, address)+"' ALLOW FILTERING").cell("host_id")
 }
 
-// A proxy that is alone connects to another node when its own is down, and then stands for that one.
+// A single proxy connects to another node when its own is down, and then stands for that one.
 func TestLoneProxyMoves(t *testing.T) {
 	forgetProxies(t)
 	c := proxyOfNode(t, 1)
@@ -283,7 +286,7 @@ func TestProxiesThatDoNotFitTogether(t *testing.T) {
 	startWithoutWaiting(t, second).listens() // what is dead is no hindrance
 }
 
-// A proxy that expects others listens when they are there, so that the first driver sees all of them.
+// A proxy that expects others listens when they serve, so that the first driver sees all of them.
 func TestExpectedProxies(t *testing.T) {
 	forgetProxies(t)
 	c := proxyOfNode(t, 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// systemQueries are ways to ask for the nodes of the cluster, with what a proxy has to make of their addresses. %d stands for where
-// a node, or its proxy, is: 127.0.%d.k.
+// systemQueries returns queries of the nodes of the cluster, in which the proxy must translate
+// addresses. %d is the third part of the address of a node, or its proxy: 127.0.%d.k.
 func systemQueries() []string {
 	return []string{
 		"SELECT * FROM system.local", "SELECT * FROM system.local WHERE key='local'", "select rpc_address as a, broadcast_port from SYSTEM.local",
@@ -31,13 +31,14 @@ func systemQueries() []string {
 	}
 }
 
-// asProxies makes of what a node says what its proxy should say.
+// asProxies returns what a proxy should answer, given the answer of its node.
 func asProxies(body []byte) []byte {
 	body = bytes.ReplaceAll(body, []byte{127, 0, 7}, []byte{127, 0, 6})
 	return bytes.ReplaceAll(body, []byte{0, 0, 7000 >> 8, 7000 & 0xff}, []byte{0, 0, 9042 >> 8, 9042 & 0xff})
 }
 
-// Whatever is asked about the nodes, a proxy answers what its node does, byte for byte, but for the addresses.
+// A proxy answers every query of the nodes as its node does, byte for byte, except for the
+// addresses.
 func TestTopologyIsThatOfTheNodes(t *testing.T) {
 	all := threeProxies(t)
 	for k, node := range threeNodes(t).Nodes() {
@@ -60,7 +61,7 @@ func TestTopologyIsThatOfTheNodes(t *testing.T) {
 	}
 }
 
-// compareTopology asks in every way that a driver might.
+// compareTopology sends the queries in every way that a driver might.
 func compareTopology(t *testing.T, direct, proxied *wire) {
 	t.Helper()
 	for _, text := range systemQueries() {
@@ -90,7 +91,7 @@ func compareTopology(t *testing.T, direct, proxied *wire) {
 	}
 }
 
-// place puts where nodes or proxies are into a text.
+// place inserts the part of the address that stands for nodes, or for proxies, into a text.
 func place(text string, third int) string {
 	if !bytes.Contains([]byte(text), []byte("%")) {
 		return text
@@ -98,10 +99,10 @@ func place(text string, third int) string {
 	return fmt.Sprintf(text, third)
 }
 
-// inetValue is the address of node 2, or of its proxy.
+// inetValue returns the address of node 2, or of its proxy.
 func inetValue(third byte) *primitive.Value { return primitive.NewValue([]byte{127, 0, third, 2}) }
 
-// portOf is the peer_port of nodes and of their proxies.
+// portOf returns the peer_port of nodes, or of their proxies.
 func portOf(third byte) []byte {
 	if third == 7 {
 		return []byte{0, 0, 7000 >> 8, 7000 & 0xff}
@@ -109,7 +110,7 @@ func portOf(third byte) []byte {
 	return []byte{0, 0, 9042 >> 8, 9042 & 0xff}
 }
 
-// prepareWire prepares a statement; nil where that is refused.
+// prepareWire prepares a statement; it returns nil if that is refused.
 func prepareWire(t *testing.T, w *wire, text string) *message.PreparedResult {
 	t.Helper()
 	e, err := w.ask(&message.Prepare{Query: text})
@@ -120,7 +121,7 @@ func prepareWire(t *testing.T, w *wire, text string) *message.PreparedResult {
 	return result
 }
 
-// executeOf executes what has been prepared, with the address of node 2 where it wants a value.
+// executeOf returns an EXECUTE, with the address of node 2 if a value is needed.
 func executeOf(p *message.PreparedResult, skip bool, third byte) *message.Execute {
 	o := &message.QueryOptions{SkipMetadata: skip}
 	if len(p.VariablesMetadata.Columns) > 0 {

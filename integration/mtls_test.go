@@ -19,7 +19,7 @@ import (
 	"music/integration/cassandra"
 )
 
-// mtlsFixture is a node that takes roles from certificates, and the certificates that it is shown.
+// mtlsFixture is a node that takes roles from certificates, and the certificates for it.
 type mtlsFixture struct {
 	t       *testing.T
 	signer  *certAuthority
@@ -36,7 +36,8 @@ const (
 	identityOfNone  = "spiffe://music/none"  // none
 )
 
-// open starts the node, or starts it again, with one of Cassandra's authenticators; it ends when stop is called.
+// open starts or restarts the node with one of Cassandra's authenticators. It runs until stop is
+// called.
 func (p *mtlsFixture) open(authenticator string, keep bool) (stop func()) {
 	p.t.Helper()
 	const host = "127.0.8.1"
@@ -63,14 +64,14 @@ func (p *mtlsFixture) open(authenticator string, keep bool) (stop func()) {
 	return func() { assert.NoError(p.t, c.Close()) }
 }
 
-// tls is the configuration of a client that shows a certificate.
+// tls returns the configuration of a client with a certificate.
 func (p *mtlsFixture) tls(own keyPair) *tls.Config {
 	pair, err := tls.LoadX509KeyPair(own.cert, own.key)
 	require.NoError(p.t, err)
 	return &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}
 }
 
-// configure is of a proxy whose connections for clients show a certificate.
+// configure returns the configuration of a proxy whose connections for clients have a certificate.
 func (p *mtlsFixture) configure(clients, allowed string) config.Config {
 	c := needEnvironment(p.t).config()
 	c.Cassandra.ContactPoints = []string{p.node}
@@ -99,14 +100,15 @@ func whoIs(address, role, password string) (string, error) {
 	return named[1], nil
 }
 
-// mtlsCase is one way to run a proxy, and what comes of it.
+// mtlsCase is one configuration of a proxy, and its result.
 type mtlsCase struct {
 	clients, allowed string
 	refused          string // why the proxy does not serve; empty = it does
 	wrong, right     string // whom a client is that logs in with a wrong password, and app with its own; empty = nobody
 }
 
-// Whatever clients' connections show, nobody who logs in through the proxy becomes the proxy's role, nor a role that was not allowed.
+// Whatever certificate clients' connections have, no client that logs in through the proxy gets the
+// proxy's role, nor a role that was not allowed.
 func TestClientsAreNotTheProxy(t *testing.T) {
 	signer := newCertAuthority(t, "all")
 	p := &mtlsFixture{t: t, signer: signer, own: signer.issue(t.TempDir(), "127.0.8.1"), clients: map[string]keyPair{"": {}}}
@@ -139,7 +141,7 @@ func TestClientsAreNotTheProxy(t *testing.T) {
 	stop()
 }
 
-// roles makes the roles, and says which certificates stand for them.
+// roles makes the roles, and says which certificates they have.
 func (p *mtlsFixture) roles() {
 	c := cluster2(p.node, "")
 	c.Authenticator = gocql.PasswordAuthenticator{Username: "cassandra", Password: "cassandra"}

@@ -18,10 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// quiet is how long a server must be silent before it counts as having said everything.
+// quiet is how long a server must send nothing before its answer counts as complete.
 const quiet = 300 * time.Millisecond
 
-// exchange sends each part on one new connection, the next after the answer to the one before, and returns all that comes back.
+// exchange sends each part on one new connection, each after the answer to the part before, and
+// returns all answers.
 func exchange(address string, parts [][]byte) (answer []byte, err error) {
 	conn, err := net.DialTimeout("tcp", address, wireTimeout)
 	if err != nil {
@@ -59,13 +60,13 @@ func hear(conn net.Conn) ([]byte, error) {
 	}
 }
 
-// raw is a request's bytes in a version, whatever the library thinks of it.
+// raw returns the bytes of a request in a version, whether or not the library could encode it.
 func raw(version, flags byte, stream int16, opcode primitive.OpCode, body []byte) []byte {
 	b := []byte{version, flags, byte(uint16(stream) >> 8), byte(stream), byte(opcode), byte(len(body) >> 24), byte(len(body) >> 16), byte(len(body) >> 8), byte(len(body))}
 	return append(b, body...)
 }
 
-// bodyOf is the body of a message in protocol 4.
+// bodyOf returns the body of a message in protocol 4.
 func bodyOf(t testing.TB, m message.Message) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -73,20 +74,22 @@ func bodyOf(t testing.TB, m message.Message) []byte {
 	return b.Bytes()[9:]
 }
 
-// greeting is a first thing that a client may say.
+// greeting is what a client may send first.
 type greeting struct {
 	name    string
 	sent    [][]byte
 	differs string // why the proxy does not answer it as Cassandra does
 }
 
-// once is a greeting of one part.
+// once returns a greeting of one part.
 func once(part []byte) [][]byte { return [][]byte{part} }
 
-// ownWords is the difference of answers to bodies that end too soon: Cassandra shows its Java, the proxy does not.
+// ownWords explains why answers to truncated bodies differ: Cassandra shows a Java exception, the
+// proxy does not.
 const ownWords = "what cannot be read is told in other words"
 
-// greetings are beginnings of every kind: versions of the past and the future, and clients that break the rules.
+// greetings returns first messages of every kind: past and future versions, and clients that
+// violate the protocol.
 func greetings(t testing.TB) []greeting {
 	startup := bodyOf(t, message.NewStartup(message.StartupOptionCqlVersion, "3.0.0"))
 	query := bodyOf(t, plainQuery("SELECT key FROM system.local"))

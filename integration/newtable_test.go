@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A table that is critical from its CREATE on takes no plain write at any proxy, however early, also under a name that another table had:
-// other proxies see it with their next look at the schema alone.
+// A table that is critical from its CREATE on accepts no plain write at any proxy, however early,
+// also under a name that another table had: other proxies see it only when they read the schema
+// again.
 func TestNewTablesAtAnotherProxy(t *testing.T) {
 	const keyspace = "newtable"
 	direct := openGocql2(t, cluster2(needEnvironment(t).direct(), "")).session
@@ -63,7 +64,8 @@ func TestNewTablesAtAnotherProxy(t *testing.T) {
 		}
 	}
 
-	// Two instances of an application make their table, each at its proxy: one of them is answered that it is there.
+	// Two instances of an application create the table, each at its proxy: one of them is told that
+	// it exists.
 	for i := range 2 {
 		table := fmt.Sprint(keyspace, ".both", i)
 		create := "CREATE TABLE IF NOT EXISTS " + table + define
@@ -75,7 +77,7 @@ func TestNewTablesAtAnotherProxy(t *testing.T) {
 	}
 }
 
-// wireError is the error that an answer is, if it is one.
+// wireError returns the error of an answer, if it is one.
 func wireError(e envelope, err error) error {
 	if err != nil {
 		return err

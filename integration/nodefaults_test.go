@@ -20,7 +20,7 @@ import (
 // inFlight is how many requests are open when a node is hurt.
 const inFlight = 50
 
-// startRelay starts a proxy without locks in front of a node that may be hurt.
+// startRelay starts a proxy without locks in front of a node that the test may kill and pause.
 func startRelay(t *testing.T, n *cassandra.Node, change func(*config.Config)) *instance {
 	t.Helper()
 	return startProxy(t, func(c *config.Config) {
@@ -44,7 +44,7 @@ func openRequests(t *testing.T, w *wire) map[int16]bool {
 	return streams
 }
 
-// answersUntilEnd reads until the connection ends and tells which opcode each stream was answered with.
+// answersUntilEnd reads until the connection ends and returns the opcode that answered each stream.
 func answersUntilEnd(w *wire) (map[int16]primitive.OpCode, map[int16]message.Message, error) {
 	opcodes, messages := map[int16]primitive.OpCode{}, map[int16]message.Message{}
 	for {
@@ -59,7 +59,7 @@ func answersUntilEnd(w *wire) (map[int16]primitive.OpCode, map[int16]message.Mes
 	}
 }
 
-// pause stops a node; it goes on with the end of the test at the latest.
+// pause pauses a node, which continues at the end of the test at the latest.
 func pause(t *testing.T, n *cassandra.Node) {
 	t.Helper()
 	require.NoError(t, n.Pause())
@@ -186,8 +186,8 @@ func TestNodePausedAndResumed(t *testing.T) {
 	assert.Empty(t, streams)
 }
 
-// A node that stands still for longer than the proxy waits: open requests get errors, and
-// connections that are owed nothing stay.
+// A node is paused for longer than the proxy waits: open requests get errors, and connections
+// without open requests stay open.
 func TestNodePausedForTooLong(t *testing.T) {
 	node := needDisposableNode(t)
 	p := startRelay(t, node, func(c *config.Config) { c.Limits.BackendTimeout = time.Second })
@@ -206,8 +206,8 @@ func TestNodePausedForTooLong(t *testing.T) {
 	assert.Equal(t, primitive.OpCodeResult, e.opcode())
 }
 
-// Without a node a connection is closed without an error, which a driver would take for one of the
-// version.
+// Without a node, a connection is closed without an error, since a driver would take an error for a
+// refusal of the version.
 func TestNoNodeAtStart(t *testing.T) {
 	p := startProxy(t, func(c *config.Config) {
 		c.Cassandra.ContactPoints = []string{"127.0.5.1"}
@@ -220,7 +220,7 @@ func TestNoNodeAtStart(t *testing.T) {
 	assert.ErrorIs(t, err, io.EOF, "without a word: a driver would take an error for one of the version")
 }
 
-// A proxy with locks off makes no keyspace and no lock table, and nothing is critical to it.
+// A proxy with locks off makes no keyspace and no lock table, and treats no table as critical.
 func TestPureRelayLeavesNoTrace(t *testing.T) {
 	node := needDisposableNode(t)
 	direct := openGocql2(t, cluster2(node.Addr(), ""))

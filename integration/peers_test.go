@@ -28,7 +28,7 @@ func peerListen(t *testing.T) string {
 // lastPeer numbers the addresses that peerListen gives.
 var lastPeer atomic.Int32
 
-// peerSecret is a file with the secret of a test's proxies.
+// peerSecret returns a file with the secret of a test's proxies.
 func peerSecret(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
@@ -36,7 +36,7 @@ func peerSecret(t *testing.T) string {
 	return path
 }
 
-// twoProxies is two proxies in front of a node, processes of their own, and a table that both have seen.
+// twoProxies is two proxies in front of a node, each a process, and a table that both know.
 type twoProxies struct {
 	*tableFixture
 	first, second *process
@@ -72,7 +72,8 @@ func startTwoProxies(t *testing.T, node, keyspace string) *twoProxies {
 	return p
 }
 
-// soon runs a statement until it succeeds: while the session of an owner has not ended, the answer is an error that says so.
+// soon runs a statement until it succeeds: it fails while the session of a dead owner has not
+// ended.
 func (p *twoProxies) soon(c client, limit time.Duration, cql string) outcome {
 	p.t.Helper()
 	var o outcome
@@ -125,7 +126,8 @@ func TestSectionAtTwoProxies(t *testing.T) {
 	p.inWindow("b", "x", queued, 10)
 }
 
-// kill -9 of the owner in a section: its client goes on at the other proxy, once the session has been silent for long enough.
+// The owner is killed within a section: its client continues at the other proxy when the session
+// has been silent for long enough.
 func TestKilledOwner(t *testing.T) {
 	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_killed")
 	ref := p.grant(p.works(p.here, lockB), "HELD")
@@ -143,8 +145,8 @@ func TestKilledOwner(t *testing.T) {
 	p.second.log.tells(t, "taken over")
 }
 
-// A driver whose proxy dies while it waits sends its LOCK again to another one: it gets a place there, and the one that it had holds
-// nobody up.
+// A driver whose proxy dies while it waits sends its LOCK to another proxy: it gets a place there,
+// and its old place delays no one.
 func TestWaiterOfAKilledProxyGetsAPlaceAtAnother(t *testing.T) {
 	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_waiter")
 	holder := p.grant(p.works(p.there, lockB+" LEASE 60s"), "HELD")
@@ -168,7 +170,8 @@ func TestWaiterOfAKilledProxyGetsAPlaceAtAnother(t *testing.T) {
 	p.inWindow("b", "x", next, 1)
 }
 
-// After SIGTERM of the owner, its session has ended by itself, so its locks go on elsewhere at once.
+// After SIGTERM of the owner, its session has ended, so its locks can be used at other proxies at
+// once.
 func TestEndedOwner(t *testing.T) {
 	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_ended")
 	ref := p.grant(p.works(p.here, lockB), "HELD")
@@ -184,8 +187,8 @@ func TestEndedOwner(t *testing.T) {
 	p.inWindow("b", "x", waiting, 3)
 }
 
-// The owner stands still in the middle of a section, with a write that waits to be read by it. The other proxy takes over; what the
-// owner does when it goes on changes nothing.
+// The owner is paused in a section, with a write that it has not read yet. The other proxy takes
+// over; what the owner does after the pause changes nothing.
 func TestPausedOwner(t *testing.T) {
 	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_paused")
 	ref := p.grant(p.works(p.here, lockB), "HELD")
@@ -208,12 +211,13 @@ func TestPausedOwner(t *testing.T) {
 	p.works(p.there, fmt.Sprintf(writeB, ref, 3))
 	assert.Equal(t, "3", told(p.works(p.there, fmt.Sprintf(readB, ref)), "balance"))
 
-	// The old owner lives again, with another session: it asks where the reference is now.
+	// The old owner runs again, with another session: it asks the other proxy about the reference.
 	p.soon(p.here, 30*time.Second, fmt.Sprintf(writeB, ref, 4))
 	p.inWindow("b", "x", ref, 4)
 }
 
-// The owner is killed between Cassandra's answer and its own: the client is told that the outcome is unknown, and later finds it settled.
+// The owner is killed between Cassandra's answer and its own: the client gets "unknown outcome",
+// and later finds the write settled.
 func TestLostEnd(t *testing.T) {
 	node := needDisposableNode(t)
 	p := startTwoProxies(t, node.Addr(), "peers_lost_end")
@@ -250,7 +254,8 @@ func TestLostEnd(t *testing.T) {
 	assert.Equal(t, value, told(p.works(p.there, fmt.Sprintf(readB, ref)), "balance"), "settled")
 }
 
-// Waiters of both proxies are served in the order of their references, and each is given back through the other proxy.
+// Waiters of both proxies are served in the order of their references, and each is released through
+// the other proxy.
 func TestWaitersOfTwoProxies(t *testing.T) {
 	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_waiters")
 	held := p.grant(p.works(p.here, lockB+" LEASE 30s"), "HELD")
@@ -333,7 +338,8 @@ func TestListAndForceAtTwoProxies(t *testing.T) {
 	assert.Contains(t, missing(o)[0], "does not answer")
 }
 
-// missing are the warnings about proxies of the test; others may live beside them, which answer nobody.
+// missing returns the warnings about proxies of the test; proxies of other tests may count as
+// living, and answer no one.
 func missing(o outcome) []string {
 	return slices.DeleteFunc(slices.Clone(o.warnings), func(w string) bool { return !strings.Contains(w, "127.0.12.") })
 }

@@ -36,7 +36,7 @@ func startProcess(t *testing.T, node string, args ...string) *process {
 	return p
 }
 
-// newProcess says how the program is to be started.
+// newProcess returns a process that is not started yet.
 func newProcess(t *testing.T, node, address string, args ...string) *process {
 	t.Helper()
 	p := &process{address: address, metrics: ownAddress(t), log: new(logBuffer)}
@@ -44,7 +44,8 @@ func newProcess(t *testing.T, node, address string, args ...string) *process {
 	return p
 }
 
-// begin starts the program, for the first time or again, and does not wait for it. It ends with the test at the latest.
+// begin starts the program, for the first time or again, without waiting for it. It is killed at
+// the end of the test at the latest.
 func (p *process) begin(t *testing.T) {
 	t.Helper()
 	built, err := needEnvironment(t).binary()
@@ -81,7 +82,7 @@ func (p *process) status(t *testing.T) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// refusesClients reports whether nobody listens any more.
+// refusesClients returns nil if nothing listens any more.
 func (p *process) refusesClients() error {
 	conn, err := net.DialTimeout("tcp", p.address, time.Second)
 	if err != nil {
@@ -155,7 +156,7 @@ func TestSIGTERMBeforeCassandraIsThere(t *testing.T) {
 	assert.Equal(t, 0, p.status(t), "%s", p.log)
 }
 
-// A lock that is held when its proxy ends is held at the next one.
+// A lock that is held when its proxy ends can be used at the next one.
 func TestHeldLockOutlivesItsProxy(t *testing.T) {
 	shared := needEnvironment(t)
 	p := startProcess(t, shared.direct())

@@ -39,7 +39,7 @@ func (w *environment) config() config.Config {
 	c.Listen.Address = w.address()
 	c.Listen.Metrics = ""
 	c.Log.Level = "debug"
-	c.Music.Critical = []string{patternKeyspace + ".*"} // all that live must agree on what is critical by its name
+	c.Music.Critical = []string{patternKeyspace + ".*"} // all living proxies must have the same patterns
 	return c
 }
 
@@ -58,7 +58,7 @@ func launch(c config.Config) (*instance, error) {
 	return p, nil
 }
 
-// begin starts a proxy and does not wait for anything.
+// begin starts a proxy without waiting for it.
 func begin(c config.Config) *instance {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &instance{address: c.Listen.Address, metrics: c.Listen.Metrics, log: new(logBuffer), cancel: cancel, done: make(chan struct{})}
@@ -125,14 +125,14 @@ func (l *logBuffer) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// String is all that was logged.
+// String returns everything that was logged.
 func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// tells waits until a text was logged: lines are written behind the answers that they are about.
+// tells waits until a text was logged, which may be after the answer that the line is about.
 func (l *logBuffer) tells(t testing.TB, text string) {
 	t.Helper()
 	eventually(t, answerLimit, "the log tells", func() error {
@@ -143,10 +143,10 @@ func (l *logBuffer) tells(t testing.TB, text string) {
 	})
 }
 
-// errorf makes an error for a poll to show.
+// errorf returns an error for poll.
 func errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
-// fatal is an error that no waiting will mend.
+// fatal is an error upon which poll stops.
 type fatal struct{ error }
 
 // poll calls f until it returns nil, at most for limit; then it returns f's last error.
@@ -175,7 +175,7 @@ func eventually(t testing.TB, limit time.Duration, what string, f func() error) 
 	require.NoError(t, poll(limit, f), what)
 }
 
-// ownAddress is an address that nothing else in these tests listens on.
+// ownAddress returns an address that nothing else in these tests listens on.
 func ownAddress(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.14.%d:9044", needEnvironment(t).lastOwn.Add(1))

@@ -20,10 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// programTimeout ends a program of the tests that hangs.
+// programTimeout is after how long a program of the tests is killed.
 const programTimeout = 2 * time.Minute
 
-// program is a Python program, or cqlsh, with every address that it connects to on record.
+// program returns a command that runs a Python program, or cqlsh, and records every address that it
+// connects to.
 func program(t testing.TB, name string, args ...string) (cmd *exec.Cmd, connects string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), programTimeout)
@@ -36,7 +37,8 @@ func program(t testing.TB, name string, args ...string) (cmd *exec.Cmd, connects
 	return cmd, connects
 }
 
-// output runs a program to its end. It fails the test where the program does, if that is not what is wanted.
+// output runs a program to its end and returns its output. The test fails if the program's success
+// is not the expected one.
 func output(t testing.TB, cmd *exec.Cmd, fails bool) string {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
@@ -45,7 +47,7 @@ func output(t testing.TB, cmd *exec.Cmd, fails bool) string {
 	return string(out)
 }
 
-// connected are the addresses on record, without repetition.
+// connected returns the recorded addresses, without repetition.
 func connected(t testing.TB, path string) []string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -61,7 +63,7 @@ func connected(t testing.TB, path string) []string {
 	return all
 }
 
-// hostOf is an address without its port.
+// hostOf returns an address without its port.
 func hostOf(t testing.TB, address string) string {
 	t.Helper()
 	host, _, err := net.SplitHostPort(address)
@@ -96,7 +98,7 @@ type python struct {
 	connects string
 }
 
-// withPython is the Python driver in the version that it negotiates.
+// withPython returns the Python driver in the version that it negotiates.
 func withPython() driver {
 	return driver{name: "python", bound: true, open: func(t testing.TB, address, keyspace string) client {
 		return openPython(t, address, keyspace)

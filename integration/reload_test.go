@@ -31,7 +31,8 @@ func startReloadable(t *testing.T, args ...string) *reloadable {
 	return r
 }
 
-// reload has it read its configuration again, and waits until it has said what it has taken over and what not.
+// reload has the proxy read its configuration again, and waits until it has logged what it has
+// applied and what needs a restart.
 func (r *reloadable) reload(text, taken, restart string) {
 	r.t.Helper()
 	require.NoError(r.t, os.WriteFile(r.path, []byte(text), 0o600))
@@ -59,7 +60,8 @@ func answerTo(t *testing.T, w *wire, m message.Message) string {
 	return ""
 }
 
-// waitTwice has one connection wait for two locks that another one holds, and returns the first error that it gets.
+// waitTwice has one connection wait for two locks that another client holds, and returns its first
+// error.
 func (r *reloadable) waitTwice() (told string) {
 	r.t.Helper()
 	lock := func(k int, clauses string) message.Message {
@@ -76,7 +78,8 @@ func (r *reloadable) waitTwice() (told string) {
 	return answerTo(r.t, w, lock(1, "WAIT 300ms"))
 }
 
-// Each limit that SIGHUP changes holds at once on a proxy that runs, also for connections that are there, and goes back likewise.
+// Each limit that SIGHUP changes applies at once in a running proxy, also to existing connections,
+// and can be changed back.
 func TestLimitsAreReloaded(t *testing.T) {
 	r := startReloadable(t)
 	lock := func(clauses string) *message.Query {
@@ -99,7 +102,7 @@ func TestLimitsAreReloaded(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, value string
-		try         func(*wire) string // the error that it meets where the limit is the small one
+		try         func(*wire) string // returns the error that the small limit causes
 		want        string
 	}{
 		{"max-frame-size", "4KiB", func(w *wire) string {
@@ -108,7 +111,7 @@ func TestLimitsAreReloaded(t *testing.T) {
 		{"max-label-size", "16", func(w *wire) string { return answerTo(t, w, lock("NOWAIT AS '"+strings.Repeat("x", 20)+"'")) }, "max-label-size"},
 		{"max-statement-size", "1KiB", func(w *wire) string { return answerTo(t, w, lock("NOWAIT"+strings.Repeat(" ", 2000))) }, "max-statement-size"},
 		{"max-prepared-per-connection", "64KiB", func(w *wire) string { return execute(20, w) }, "Prepared query with ID"},
-		{"max-prepared-size", "1MiB", func(w *wire) string { // others prepare, too
+		{"max-prepared-size", "1MiB", func(w *wire) string { // other connections prepare, too
 			return execute(200, w)
 		}, "Prepared query with ID"},
 		{"max-waits-per-connection", "1", func(*wire) string { return r.waitTwice() }, "max-waits-per-connection"},
@@ -132,8 +135,9 @@ func TestLimitsAreReloaded(t *testing.T) {
 	}
 }
 
-// A pattern that a proxy gets while it runs closes its tables to plain writes there, and lets no proxy lock them before all have it. One
-// that is taken away stays until a restart, and that is said.
+// A pattern that is added to a running proxy closes its tables to plain writes there, and no proxy
+// can lock them before all have the pattern. One that is removed stays in force until a restart,
+// and the log says so.
 func TestCriticalPatternsAreReloaded(t *testing.T) {
 	shared := withGocql2(4, "").open(t, needProxy(t), "") // it has the pattern from its start
 	node := withGocql2(4, "").open(t, needEnvironment(t).direct(), "")

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// docs/operations.md, Restoring: whatever the data that is restored, older or newer than the lock rows, and whatever became of those, the
-// first lock of each key shows what was restored, its writes hold, and nothing is carried out under a lock of before.
+// docs/operations.md, Restoring: whether the restored data are older or newer than the lock rows,
+// and whatever happened to those, the first lock of each key reads what was restored, its writes
+// persist, and no lock from before the restore is valid.
 func TestRestoring(t *testing.T) {
 	s := newTableFixture(t, "restoring", "@critical(lease=5m)")
 	before := s.reference(20 * time.Second)

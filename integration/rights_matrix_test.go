@@ -11,9 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// operation is one statement of ours, and the ordinary statements on an ordinary table that take the same rights: it is allowed to whom all of
-// them are, and who may not is told what Cassandra says to the first that is refused. KEY is a key that is held under REF; what begins
-// with FREE is a key that nobody has.
+// operation is one statement with a lock, and ordinary statements on an ordinary table that need
+// the same rights: a role may do it if it may do all of those, and otherwise gets the error of the
+// first one that Cassandra refuses. KEY is a key that is held under REF; a key that begins with
+// FREE is not locked.
 type operation struct {
 	cql    string
 	values []any
@@ -29,7 +30,7 @@ const (
 	plainAlter     = "ALTER TABLE bank.twin WITH comment = 'the other one'"
 )
 
-// operations are all kinds of statements that the proxy adds to CQL.
+// operations returns all kinds of statements that the proxy adds to CQL.
 func operations() []operation {
 	mod, sel, cond := []string{plainModify}, []string{plainSelect}, []string{plainCondition}
 	return []operation{
@@ -60,7 +61,7 @@ func operations() []operation {
 	}
 }
 
-// at is the operation on a key.
+// at returns the operation on a key.
 func (d operation) at(key, ref string) statement {
 	words := strings.NewReplacer("KEY", key, "FREE", "free "+key, "REF", ref)
 	s := statement{cql: words.Replace(d.cql)}
@@ -80,7 +81,8 @@ func (d operation) at(key, ref string) statement {
 	return s
 }
 
-// matrix tries every statement as every role: what is allowed is what Cassandra allows by itself, and what is refused has changed nothing.
+// matrix tries every statement as every role: what the proxy allows is what Cassandra allows, and
+// what is refused changes nothing.
 func (b *rightsFixture) matrix(t *testing.T) {
 	root := b.login(b.proxy.address, "cassandra", "cassandra", 4)
 	require.NoError(t, root.run(statement{cql: "CREATE TABLE bank.twin (branch text, id text, balance bigint, PRIMARY KEY (branch, id))"}).err())
@@ -138,7 +140,8 @@ func (b *rightsFixture) try(t *testing.T, root, proxied, direct *gocql2, d opera
 	return got == nil
 }
 
-// contents is what the critical table has of the keys of an operation, with their lock rows, and its definition. Locks of other keys may run out.
+// contents returns what the critical table has for the keys of an operation, with their lock rows,
+// and its definition. Locks of other keys may end meanwhile.
 func (b *rightsFixture) contents(t *testing.T, key string) string {
 	t.Helper()
 	var companion string

@@ -67,7 +67,7 @@ func startRightsFixture(t *testing.T) *rightsFixture {
 	return b
 }
 
-// grant has the node change something about roles.
+// grant changes roles at the node.
 func (b *rightsFixture) grant(cql string) {
 	b.t.Helper()
 	require.NoError(b.t, b.admin.Query(cql).Exec(), cql)
@@ -82,7 +82,7 @@ func (b *rightsFixture) login(address, role, password string, version int) *gocq
 	return openGocql2(b.t, c)
 }
 
-// noModify is how Cassandra tells a role that it may not write.
+// noModify returns Cassandra's error for a role that may not write.
 func noModify(role string) *failure {
 	return &failure{0x2100, "User " + role + " has no MODIFY permission on <table bank.accounts> or any of its parents"}
 }
@@ -99,7 +99,8 @@ func TestRights(t *testing.T) {
 	t.Run("the proxy's own role", b.ownRole)
 }
 
-// ownRole: with the rights that docs/roles.md gives it, the proxy does all that it does as a superuser, warnings included.
+// ownRole: with the rights that docs/roles.md gives it, the proxy does everything that it does as a
+// superuser, with warnings.
 func (b *rightsFixture) ownRole(t *testing.T) {
 	for _, part := range onPage(t, "docs/roles.md").of(kindGrants) {
 		for _, cql := range part.lines {
@@ -202,7 +203,8 @@ func (b *rightsFixture) withoutRights(t *testing.T) {
 	}
 }
 
-// forcers: to take somebody's lock takes AUTHORIZE, which neither who may read nor who may write has.
+// forcers: ending another client's lock needs AUTHORIZE, which the roles with SELECT and MODIFY do
+// not have.
 func (b *rightsFixture) forcers(t *testing.T, ref string) {
 	const force = "UNLOCK bank.accounts WHERE branch = 'b' FORCE REASON 'they said so'"
 	for role, password := range map[string]string{"reader": "r", "nobody": "n", "writer": "w"} {
@@ -213,7 +215,7 @@ func (b *rightsFixture) forcers(t *testing.T, ref string) {
 		}
 	}
 	b.grant("GRANT AUTHORIZE ON bank.accounts TO nobody")
-	eventually(t, time.Minute, "the right to force", func() error { // Cassandra remembers for a moment that there was none
+	eventually(t, time.Minute, "the right to force", func() error { // Cassandra caches for a moment that there was none
 		return b.login(b.proxy.address, "nobody", "n", 4).run(statement{cql: "UNLOCK bank.accounts WHERE branch = 'f' FORCE"}).err()
 	})
 	for version := 3; version <= 5; version++ {
@@ -295,7 +297,7 @@ print(row.state, session.execute("UNLOCK bank.accounts WHERE branch = 'python' U
 	assert.Equal(t, []string{b.proxy.address}, connected(t, connects))
 }
 
-// loginOfCqlsh: a person at a terminal becomes somebody else, and may then do what that one may.
+// loginOfCqlsh: after LOGIN in cqlsh, a person has the rights of the new role.
 func (b *rightsFixture) loginOfCqlsh(t *testing.T) {
 	const lock = "LOCK bank.accounts WHERE branch = 'shell' NOWAIT;"
 	sh := openShell(t, b.proxy.address, "", "-u", "writer", "-p", "w")

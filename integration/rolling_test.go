@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// threePrograms starts a program before each of three nodes, that of this tree where program is empty; each knows the others, and
-// asks them for their locks.
+// threePrograms starts a program in front of each of three nodes, this tree's if program is empty.
+// Each knows the others and asks them about their locks.
 func threePrograms(t *testing.T, program string) [3]*process {
 	t.Helper()
 	forgetProxies(t)
@@ -43,7 +43,7 @@ func threePrograms(t *testing.T, program string) [3]*process {
 	return all
 }
 
-// pinned is a driver that knows one proxy and no other.
+// pinned returns a session that uses one proxy and no other.
 func pinned(t testing.TB, address string) *gocql2 {
 	t.Helper()
 	c := cluster2(address, "")
@@ -60,7 +60,7 @@ type rollingFixture struct {
 	tellers  []*rollingClient
 }
 
-// rollingClient raises balances by one, a section each, at whatever proxy its driver comes to.
+// rollingClient raises balances by one, a section each, at any proxy that its driver chooses.
 type rollingClient struct {
 	*rollingFixture
 	client client
@@ -96,8 +96,9 @@ func (r *rollingFixture) newClient(at int) *rollingClient {
 	return &rollingClient{rollingFixture: r, client: openGocql2(r.t, c), raised: map[string]int{}}
 }
 
-// say runs a statement until it is carried out, as an application does: again where nothing was done, and where nobody knows
-// (doubt), since a client may send everything twice. Any other refusal is a fault.
+// say runs a statement until it is executed, as an application does: it repeats it if nothing was
+// done and, with doubt, if the outcome is unknown, which is allowed for statements that may be
+// executed twice. Any other error is a fault.
 func (w *rollingClient) say(format string, args ...any) (o outcome, doubt bool, err error) {
 	cql := fmt.Sprintf(format, args...)
 	err = poll(cmp.Or(w.patience, time.Minute), func() error {
@@ -111,7 +112,7 @@ func (w *rollingClient) say(format string, args ...any) (o outcome, doubt bool, 
 	return o, doubt, err
 }
 
-// lock waits for the lock of a branch, at as many proxies as it takes.
+// lock waits for the lock of a branch, perhaps at several proxies.
 func (w *rollingClient) lock(branch string) (ref string, err error) {
 	how := "TOKEN " + gocql.MustRandomUUID().String()
 	err = poll(cmp.Or(w.patience, time.Minute), func() error {
@@ -143,7 +144,7 @@ func (w *rollingClient) section(branch string) error {
 	if err != nil {
 		return err
 	}
-	balance, _ := strconv.Atoi(told(o, "balance")) // 0 where nothing is there
+	balance, _ := strconv.Atoi(told(o, "balance")) // 0 if there is no row
 	if _, _, err = w.say("UPDATE ACCOUNTS USING LOCK %s SET balance = %d WHERE branch = '%s' AND id = 'x'", ref, balance+1, branch); err != nil {
 		return err
 	}
@@ -167,11 +168,11 @@ func (w *rollingClient) run(ctx context.Context, branches []string) error {
 	return nil
 }
 
-// isAway reports whether a proxy has said that it cannot serve now, and has done nothing.
+// isAway reports whether a proxy says that it cannot serve now and has done nothing.
 func isAway(f *failure) bool { return strings.HasPrefix(f.text, "MUSIC_UNAVAILABLE: ") }
 
-// restart ends a proxy by SIGTERM and starts it again. What was held at it goes on at another one at once, and what waited there
-// keeps its place.
+// restart ends a proxy by SIGTERM and starts it again. Its locks can be used at another one at
+// once, and its waiters keep their places.
 func (r *rollingFixture) restart(k int) {
 	t, p := r.t, r.programs[k]
 	here, there := pinned(t, p.address), pinned(t, r.programs[(k+1)%len(r.programs)].address)
@@ -199,7 +200,7 @@ func (r *rollingFixture) restart(k int) {
 	there.close()
 }
 
-// queued takes a place in a queue, and returns its reference once it has one.
+// queued enqueues a client, and returns its reference.
 func (r *rollingFixture) queued(c client, lock string) (ref int64) {
 	r.t.Helper()
 	token := gocql.MustRandomUUID()
@@ -213,7 +214,7 @@ func (r *rollingFixture) queued(c client, lock string) (ref int64) {
 	return ref
 }
 
-// goesOn waits until some more sections have been ended.
+// goesOn waits until some more sections have ended.
 func (r *rollingFixture) goesOn(before int64, how string) {
 	r.t.Helper()
 	eventually(r.t, 30*time.Second, "sections go on "+how, func() error {
@@ -224,10 +225,11 @@ func (r *rollingFixture) goesOn(before int64, how string) {
 	})
 }
 
-// rollingBranches are the keys that all tellers want.
+// rollingBranches are the keys that all clients lock.
 var rollingBranches = []string{"a", "b", "c"}
 
-// tell has so many clients do sections, until the function that it returns is called, which is so at the end of the test at the latest.
+// tell has clients do sections until the returned function is called, which happens at the end of
+// the test at the latest.
 func (r *rollingFixture) tell(clients int) (end func()) {
 	r.t.Helper()
 	ctx, stop := context.WithCancel(r.t.Context())
@@ -244,7 +246,8 @@ func (r *rollingFixture) tell(clients int) (end func()) {
 	return end
 }
 
-// noneLost asserts that each section of the tellers, which have ended, has changed its balance, and tells how long sections took.
+// noneLost checks that each section of the clients, which have ended, has changed its balance, and
+// logs how long sections took.
 func (r *rollingFixture) noneLost() {
 	r.t.Helper()
 	last := r.newClient(0)
@@ -268,7 +271,8 @@ func (r *rollingFixture) noneLost() {
 		len(took), len(r.tellers), len(rollingBranches), at(0.5), at(0.99), at(1))
 }
 
-// All proxies are restarted, one after the other, while clients use them: no section is lost, and nobody waits for ever.
+// All proxies are restarted, one after the other, while clients use them: no section is lost, and
+// every client is served.
 func TestRollingRestartLosesNoSection(t *testing.T) {
 	r := newRollingFixture(t, "rolling", "")
 	end := r.tell(6)

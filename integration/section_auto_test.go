@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An application that knows nothing of locks writes a table whose plain writes have sections of their own, in every way, and hardly
-// costs an LWT: its writes lie in windows of the lock.
+// An application without locks writes a table whose plain writes get sections of their own, in
+// every way, and needs hardly any LWT: its writes are in windows of the lock.
 func TestPlainWritesInSectionsOfTheirOwn(t *testing.T) {
 	for i, d := range []driver{withGocql2(5, ""), withGocql2(4, "+lz4"), withGocql1(""), withPython()} {
 		s := newTableFixture(t, fmt.Sprintf("section_auto_%d", i), "@critical(unlocked=auto)")
@@ -26,7 +26,8 @@ func TestPlainWritesInSectionsOfTheirOwn(t *testing.T) {
 		require.NoError(t, s.direct.Query("SELECT balance FROM "+s.keyspace+".accounts WHERE branch = 'b' AND id = 'x'").Scan(&balance))
 		assert.EqualValues(t, 40, balance)
 
-		// Who holds the lock is waited for, and who does not give it back in time is not overtaken.
+		// A plain write waits for the holder of the lock, and fails if the lock is not released in
+		// time.
 		ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
 		o := s.do(s.client, "UPDATE ACCOUNTS SET balance = 41 WHERE branch = 'b' AND id = 'x'")
 		require.Error(t, o.err())
@@ -38,7 +39,8 @@ func TestPlainWritesInSectionsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// Plain writes of many clients are ordered by the lock: each is on top of the one before, and the stamps of all differ.
+// Plain writes of many clients are ordered by the lock: each overwrites the one before, and all
+// stamps differ.
 func TestPlainWritesOfManyClients(t *testing.T) {
 	s := newTableFixture(t, "section_auto_many", "@critical(unlocked=auto)")
 	s.works(s.client, "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('b', 'x', 0)")
@@ -71,9 +73,9 @@ func TestPlainWritesOfManyClients(t *testing.T) {
 	assert.Equal(t, last, x, "the account that all write has the last one's")
 }
 
-// Batches over several keys and tables, of which some are critical, write what they write without a proxy: as one batch, in a section of
-// each key, with each statement stamped in its own key's window; and clients that write the same keys in other orders do not block each
-// other for ever.
+// Batches over several keys and tables, some of them critical, write what they write without a
+// proxy: as one batch, in a section of each key, with each statement stamped in its own key's
+// window. Clients that write the same keys in different orders do not deadlock.
 func TestBatchesInSeveralSections(t *testing.T) {
 	s := newTableFixture(t, "section_auto_batch", "@critical(unlocked=auto, timestamp=ignore)")
 	s.works(s.client, "CREATE TABLE "+s.keyspace+".plain (id text PRIMARY KEY, v int)")
@@ -103,7 +105,7 @@ func TestBatchesInSeveralSections(t *testing.T) {
 	require.Error(t, o.err())
 	assert.Contains(t, o.err().Error(), "Batch with conditions cannot span multiple tables")
 
-	// A key that is evaluated is evaluated once.
+	// A key that is a function call is evaluated once.
 	s.works(s.client, "CREATE TABLE "+s.keyspace+".ids (id timeuuid, u uuid, v int, PRIMARY KEY (id, u)) WITH comment = '@critical(unlocked=auto, key=row)'")
 	for v := range 3 {
 		s.works(s.client, "INSERT INTO "+s.keyspace+".ids (id, u, v) VALUES (now(), uuid(), ?)", v)
@@ -115,7 +117,7 @@ func TestBatchesInSeveralSections(t *testing.T) {
 
 	s.eachKeyAndJSON()
 
-	// Who holds one of the keys is waited for, and nothing of the batch is written before.
+	// A batch waits for the holder of one of its keys, and writes nothing before.
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")
 	const both = "BEGIN UNLOGGED BATCH UPDATE ACCOUNTS SET balance = %d WHERE branch = '%s' AND id = 'x'; UPDATE ACCOUNTS SET balance = %d WHERE branch = '%s' AND id = 'x'; APPLY BATCH"
 	o = s.do(s.client, fmt.Sprintf(both, 7, "a", 7, "b"))
@@ -126,7 +128,7 @@ func TestBatchesInSeveralSections(t *testing.T) {
 	assert.EqualValues(t, 1, balance)
 	s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK %d", ref))
 
-	// Of clients that write two keys in one batch, neither key ever shows another last writer than the other.
+	// If clients write two keys in one batch, both keys always show the same last writer.
 	var wg sync.WaitGroup
 	for i := range 4 {
 		client := s.driver.open(t, s.address, s.keyspace)
@@ -149,7 +151,8 @@ func TestBatchesInSeveralSections(t *testing.T) {
 	assert.Equal(t, last[0], last[1])
 }
 
-// eachKeyAndJSON has INSERT JSON and writes of keys that IN names answered, and written, as they are without a proxy.
+// eachKeyAndJSON checks that INSERT JSON, and writes of several keys by IN, are answered and
+// executed as without a proxy.
 func (s *tableFixture) eachKeyAndJSON() {
 	s.t.Helper()
 	const columns = " (p text, d decimal, c int, v int, l list<int>, m map<text, int>, f frozen<set<int>>, o boolean, w timestamp, \"Up\" int, st int static, PRIMARY KEY ((p, d), c))"

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// readyTable makes a table that can be locked: it waits for proxies of earlier tests that were killed, and count as living for a while.
+// readyTable makes a table and waits until it can be locked: proxies of earlier tests that were
+// killed count as living for a while.
 func readyTable(t *testing.T, keyspace string) *tableFixture {
 	t.Helper()
 	s := newTableFixture(t, keyspace, "@critical")
@@ -26,7 +27,7 @@ func readyTable(t *testing.T, keyspace string) *tableFixture {
 	return s
 }
 
-// onWire is a connection of its own to the fixture's proxy, in its keyspace.
+// onWire returns a connection of its own to the fixture's proxy, in its keyspace.
 func (s *tableFixture) onWire(t *testing.T, version primitive.ProtocolVersion) *attacker {
 	t.Helper()
 	b := &attacker{fixture: &fenceFixture{t: t, keyspace: s.keyspace}, wire: openWire(t, s.address, version, primitive.CompressionNone)}
@@ -34,7 +35,8 @@ func (s *tableFixture) onWire(t *testing.T, version primitive.ProtocolVersion) *
 	return b
 }
 
-// gocql does not send the values of a statement that it does not know: what it gets names the spelling that works.
+// gocql does not send the values of a statement that it does not know: the error names the spelling
+// that works.
 func TestGocqlIsToldOfSelectLock(t *testing.T) {
 	s := readyTable(t, "pitfall_gocql")
 	for _, d := range []driver{withGocql2(4, ""), withGocql2(5, ""), withGocql1("")} {
@@ -48,7 +50,7 @@ func TestGocqlIsToldOfSelectLock(t *testing.T) {
 	}
 }
 
-// A driver that looks for the owner of a key prepares what it is given as text, to learn of its markers.
+// A driver that routes by token prepares a statement given as text, to learn its markers.
 func TestTokenAwareDriversLockByText(t *testing.T) {
 	s := readyTable(t, "pitfall_token")
 	two := cluster2(s.address, s.keyspace)
@@ -62,7 +64,7 @@ func TestTokenAwareDriversLockByText(t *testing.T) {
 	}
 }
 
-// gocql 1 reads rows by the columns that PREPARE told: every outcome has them.
+// gocql 1 reads rows by the columns that PREPARE declared: every outcome has them.
 func TestEveryOutcomeHasTheColumnsOfPrepare(t *testing.T) {
 	s := readyTable(t, "pitfall_columns")
 	for version := primitive.ProtocolVersion3; version <= primitive.ProtocolVersion5; version++ {
@@ -91,7 +93,8 @@ func TestEveryOutcomeHasTheColumnsOfPrepare(t *testing.T) {
 	}
 }
 
-// A driver that goes on at another proxy prepares anew there, and takes it amiss if the id is another (python), or the metadata's (Java).
+// A driver that changes to another proxy prepares anew there, and fails if the id is another one
+// (Python), or the metadata's (Java).
 func TestIdsAreEqualOnEveryProxy(t *testing.T) {
 	s := readyTable(t, "pitfall_ids")
 	second := startProxy(t, nil)
@@ -119,7 +122,8 @@ func TestIdsAreEqualOnEveryProxy(t *testing.T) {
 	}
 }
 
-// The Java driver speaks version 5: it leaves metadata out and names those it knows. What it knows of a statement with a lock holds.
+// The Java driver uses version 5: it requests no metadata that it has, and names those that it has
+// by id. For a statement with a lock they stay valid.
 func TestMetadataOfVersion5HoldUnderALock(t *testing.T) {
 	s := readyTable(t, "pitfall_metadata")
 	b := s.onWire(t, primitive.ProtocolVersion5)
@@ -179,7 +183,8 @@ func TestNodeBindsByNameAndADouble(t *testing.T) {
 	}
 }
 
-// A driver that binds a prepared statement by name looks for the names that the client has given.
+// A driver that binds a prepared statement by name uses the names that the client has given to
+// markers.
 func TestPreparedMarkersKeepTheirNames(t *testing.T) {
 	s := readyTable(t, "pitfall_names")
 	b := s.onWire(t, primitive.ProtocolVersion4)
@@ -197,7 +202,7 @@ func TestPreparedMarkersKeepTheirNames(t *testing.T) {
 	}
 }
 
-// What cqlsh does with comments is not the proxy's to say: what it lets through stays under its lock.
+// Whatever cqlsh makes of comments in a statement, what it sends is executed under the lock.
 func TestCqlshKeepsALockBetweenComments(t *testing.T) {
 	s := readyTable(t, "pitfall_cqlsh")
 	s.driver = withCqlsh()
@@ -214,7 +219,8 @@ func TestCqlshKeepsALockBetweenComments(t *testing.T) {
 	s.refused(c, "MUSIC_UNLOCKED", "UPDATE ACCOUNTS /* one USING LOCK 1 two */ SET balance = 1 WHERE branch = 'c' AND id = 'x'")
 }
 
-// A driver that gives up waiting, and asks again with the same token on the same connection, holds what it was granted meanwhile.
+// A driver that times out, and repeats its LOCK with the same token on the same connection, holds
+// the lock that was granted meanwhile.
 func TestDriverThatGivesUpHoldsWhatItWasGranted(t *testing.T) {
 	s := readyTable(t, "pitfall_timeout")
 	holder := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 't'"), "HELD")
@@ -230,7 +236,8 @@ func TestDriverThatGivesUpHoldsWhatItWasGranted(t *testing.T) {
 	assert.Equal(t, number(holder)+1, number(s.grant(o, "HELD")), "the place of the first try, not another one behind it")
 }
 
-// While a hundred LOCKs wait on a connection, its heartbeats are answered, and each LOCK gets its own answer, once.
+// While a hundred LOCKs wait on a connection, its heartbeats are answered, and each LOCK gets its
+// own answer once.
 func TestHeartbeatsAmongAHundredWaiters(t *testing.T) {
 	s := readyTable(t, "pitfall_waiters")
 	s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'h' LEASE 60s"), "HELD")

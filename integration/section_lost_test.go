@@ -13,8 +13,8 @@ import (
 	"music/config"
 )
 
-// lateWrites are sent straight to the node with stamps out of a term that has ended, as if they had been on their way since. None
-// of them may show.
+// lateWrites sends writes to the node with stamps of a term that has ended, as if they had been in
+// flight since. None of them may become visible.
 func (s *tableFixture) lateWrites(branch string, stamps ...int64) {
 	s.t.Helper()
 	before := s.contents()
@@ -35,7 +35,7 @@ func (s *tableFixture) lateWrites(branch string, stamps ...int64) {
 	assert.Equal(s.t, before, s.contents(), "a late write shows")
 }
 
-// A holder that is silent for its lease is lost, and what it still sends changes nothing.
+// A holder that is silent for its lease loses the lock, and what it still sends changes nothing.
 func TestLostLeaseAndItsLateWrites(t *testing.T) {
 	s := newTableFixture(t, "section_lost", "@critical")
 	write := "UPDATE ACCOUNTS USING LOCK %d SET balance = %d WHERE branch = 'b' AND id = 'x'"
@@ -62,7 +62,8 @@ func TestLostLeaseAndItsLateWrites(t *testing.T) {
 	assert.Equal(t, "1", told(read, "balance"), "the latest state")
 	s.works(other, fmt.Sprintf(write, next, 3))
 	s.inWindow("b", "x", next, 3)
-	// This proxy knows that nothing of the old term was on its way, so it has not rewritten the key: what the next holder wrote is safe.
+	// This proxy knows that nothing of the old term was in flight, so it has not rewritten the key:
+	// what the next holder wrote is safe.
 	later, _ := s.term("b")
 	require.Greater(t, later, base, "the windows do not overlap")
 	for _, late := range []string{"UPDATE %s.accounts USING TIMESTAMP %d SET balance = 666 WHERE branch = 'b' AND id = 'x'", "DELETE FROM %s.accounts USING TIMESTAMP %d WHERE branch = 'b'"} {
@@ -74,8 +75,8 @@ func TestLostLeaseAndItsLateWrites(t *testing.T) {
 	s.works(other, fmt.Sprintf(write, next, 4))
 }
 
-// A write that is on its way when its lease ends is not acknowledged, and is settled before the
-// next holder reads.
+// A write that is in flight when its lease ends is not acknowledged, and is settled before the next
+// holder reads.
 func TestWriteOnItsWayWhenTheLeaseIsLost(t *testing.T) {
 	node := needDisposableNode(t)
 	p := startProxy(t, func(c *config.Config) {
@@ -126,11 +127,11 @@ func TestWriteOnItsWayWhenTheLeaseIsLost(t *testing.T) {
 	s.lateWrites("b", base, stamp, stamp+1)
 }
 
-// killLease is the session lease of the proxies that are killed, and of those that judge them.
+// killLease is the session lease of the proxies that are killed, and of those that find them dead.
 const killLease = 2 * time.Second
 
-// After a proxy is killed the next client gets the lock when the session lease is over, and finds the
-// key synchronised.
+// After a proxy is killed, the next client gets the lock when the session lease is over, and the
+// key is synchronised.
 func TestKilledProxyLetsTheNextHolderIn(t *testing.T) {
 	node := needDisposableNode(t)
 	p := startProcess(t, node.Addr(), "--session-lease", killLease.String())

@@ -16,7 +16,8 @@ import (
 	"music/config"
 )
 
-// newTableFixture makes a table in a keyspace of its own, with the settings in the comment.
+// newTableFixture makes a critical table in a keyspace of its own, with the settings in the
+// comment.
 func newTableFixture(t *testing.T, keyspace, comment string) *tableFixture {
 	t.Helper()
 	s := &tableFixture{t: t, driver: withGocql2(5, ""), address: needProxy(t), keyspace: keyspace}
@@ -34,7 +35,7 @@ func (s *tableFixture) create(comment string) {
 	s.works(s.client, "CREATE TABLE ACCOUNTS (branch text, id text, balance bigint, PRIMARY KEY (branch, id)) WITH comment = '"+comment+"'")
 }
 
-// acquire takes the lock of a branch, however long that takes. It may be called by any goroutine.
+// acquire takes the lock of a branch and waits as long as necessary. Any goroutine may call it.
 func (s *tableFixture) acquire(c client, branch string) (string, error) {
 	token := gocql.MustRandomUUID()
 	cql := fmt.Sprintf("LOCK %s.accounts WHERE branch = '%s' WAIT 1500ms TOKEN %s", s.keyspace, branch, token)
@@ -56,7 +57,7 @@ func (s *tableFixture) acquire(c client, branch string) (string, error) {
 	return "", errorf("%s: not within a minute", cql)
 }
 
-// must runs a statement in any goroutine.
+// must runs a statement that must succeed. Any goroutine may call it.
 func (s *tableFixture) must(c client, format string, args ...any) (outcome, error) {
 	o := s.do(c, fmt.Sprintf(format, args...))
 	if err := o.err(); err != nil {
@@ -72,7 +73,7 @@ type taskGroup struct {
 	faults  []error
 }
 
-// Go begins a function.
+// Go runs a function in a goroutine.
 func (g *taskGroup) Go(f func() error) {
 	g.running.Go(func() {
 		err := f()
@@ -88,7 +89,7 @@ func (g *taskGroup) Wait() error {
 	return errors.Join(g.faults...)
 }
 
-// Clients are served in the order in which they have asked.
+// Clients are served in the order in which they came.
 func TestClientsQueueInOrder(t *testing.T) {
 	s := newTableFixture(t, "section_fifo", "@critical")
 	for _, clients := range []int{2, 5} {
@@ -96,7 +97,7 @@ func TestClientsQueueInOrder(t *testing.T) {
 	}
 }
 
-// fifo lets clients come one after the other and expects them to be served so.
+// fifo has clients come one after the other and checks that they are served in that order.
 func (s *tableFixture) fifo(branch string, clients int) {
 	first := s.grant(s.works(s.client, fmt.Sprintf("LOCK ACCOUNTS WHERE branch = '%s'", branch)), "HELD")
 	var mu sync.Mutex
@@ -126,7 +127,7 @@ func (s *tableFixture) fifo(branch string, clients int) {
 	assert.Equal(s.t, refs, served)
 }
 
-// turn waits for a reference's turn, writes, and goes.
+// turn waits until a reference is granted, writes, and unlocks.
 func (s *tableFixture) turn(c client, branch string, ref int64, in func()) error {
 	err := poll(30*time.Second, func() error {
 		o, err := s.must(c, "LOCK ACCOUNTS WHERE branch = '%s' USING LOCK %d WAIT 1s", branch, ref)
@@ -194,7 +195,7 @@ func (s *tableFixture) increment(c client) error {
 	return err
 }
 
-// lockRows are the queues as the node has them.
+// lockRows returns the queues as the node has them.
 func (s *tableFixture) lockRows() (all []string) {
 	s.t.Helper()
 	iter := s.direct.Query("SELECT JSON * FROM " + s.keyspace + "." + s.companion()).Iter()
@@ -284,7 +285,7 @@ func TestGoneClientKeepsItsLockAndLosesItsPlace(t *testing.T) {
 	s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' WAIT 1s"), "HELD")
 }
 
-// mustInt is a reference as a number.
+// mustInt returns a reference as a number.
 func mustInt(t *testing.T, ref string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(ref, 10, 64)

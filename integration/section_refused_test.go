@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every refusal of docs/design.md 4 says why, names the table, and says what to do if there is a way.
+// Every refusal of docs/design.md 4 names the reason and the table, and says what to do if there is
+// something.
 func TestRefusalsSayWhyAndTheWayOut(t *testing.T) {
 	s := newTableFixture(t, "section_refused", "@critical(lease=5m)")
 	ref := told(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 5m"), "lock_ref")
@@ -47,8 +48,8 @@ func TestRefusalsSayWhyAndTheWayOut(t *testing.T) {
 	}
 }
 
-// What cannot be locked is not made critical: the statement that would is refused, and says why. Where it has come past the proxies, LOCK
-// and plain writes say it.
+// A table that cannot be locked does not become critical: the DDL is refused with the reason. If
+// the change was made at the node, LOCK and plain writes are refused with it.
 func TestTablesThatCannotBeCritical(t *testing.T) {
 	s := newTableFixture(t, "section_hindered", "@critical")
 	for _, r := range []struct{ name, ddl, why, set string }{
@@ -102,7 +103,7 @@ func (s *tableFixture) hindered(ddl, why string) {
 	assert.Contains(s.t, o.failure.text, why, ddl)
 }
 
-// A reference on a part of a batch does not fence the rest.
+// A reference on one statement of a batch does not fence the others, so it is refused.
 func TestBatchWithALockOnAChildIsRefusedAtPrepare(t *testing.T) {
 	s := newTableFixture(t, "section_known", "@critical")
 	b := &attacker{fixture: &fenceFixture{t: t}, wire: openWire(t, s.address, primitive.ProtocolVersion4, primitive.CompressionNone)}

@@ -39,7 +39,7 @@ func TestEverythingAllowedUnderALock(t *testing.T) {
 	}
 }
 
-// servedTexts are single statements, as QUERY and as EXECUTE.
+// servedTexts sends single statements, as QUERY and as EXECUTE.
 func (b *attacker) servedTexts() {
 	b.fixture.t.Helper()
 	for _, cql := range []string{
@@ -62,7 +62,7 @@ func (b *attacker) servedTexts() {
 	}
 }
 
-// servedBatches are BATCH messages of texts and ids.
+// servedBatches sends BATCH messages of texts and ids.
 func (b *attacker) servedBatches(key string, ref int64) {
 	b.fixture.t.Helper()
 	const insert = "INSERT INTO $T (k, c, n) VALUES (?, ?, ?) USING LOCK ?"

@@ -33,7 +33,8 @@ func TestSettingsOfTheComment(t *testing.T) {
 	s.endOfAllow(plainWrite)
 }
 
-// endOfAllow: what was written without a lock meanwhile, even in the future, lies below every window from then on.
+// endOfAllow: plain writes from before, even with stamps in the future, are below every later
+// window.
 func (s *tableFixture) endOfAllow(plainWrite string) {
 	future := time.Now().Add(time.Hour).UnixMicro()
 	s.works(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING TIMESTAMP %d SET balance = 77 WHERE branch = 'c' AND id = 'x'", future))
@@ -103,7 +104,7 @@ func TestCriticalWithoutTheCommentUntilTheCompanionIsDropped(t *testing.T) {
 	assert.Positive(t, base)
 }
 
-// CREATE TABLE is answered with a warning that tells the settings, and the table can be locked at
+// CREATE TABLE is answered with a warning that names the settings, and the table can be locked at
 // once.
 func TestNewTableSaysThatItIsCritical(t *testing.T) {
 	s := newTableFixture(t, "section_warning", "@critical")
@@ -115,7 +116,7 @@ func TestNewTableSaysThatItIsCritical(t *testing.T) {
 	s.works(s.client, "INSERT INTO "+s.keyspace+".ordinary (k, v) VALUES (1, 1)")
 }
 
-// music.named is there without any DDL, and its rows are locked like any others.
+// music.named exists without any DDL of the user, and its rows are locked like any others.
 func TestNamedLocksWorkOutOfTheBox(t *testing.T) {
 	needEnvironment(t)
 	s := &tableFixture{t: t, driver: withGocql2(4, ""), address: needProxy(t)}

@@ -12,16 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bareRef is the number of a reference that a client sees, from 1 on for each lock table: what lies behind it is its tag.
+// bareRef returns the reference in the queue, counted from 1 for each lock table, that a client
+// sees with a tag behind it.
 func bareRef(t *testing.T, ref string) string {
 	t.Helper()
 	return strconv.FormatInt(mustInt(t, ref)>>23%(1<<16), 10)
 }
 
-// number is the place in the queue that a lock_ref stands for: what is left of it without its tag.
+// number returns the reference in the queue that a lock_ref stands for: lock_ref without its tag.
 func number(ref int64) int64 { return ref >> 23 }
 
-// states are the rows of LOCK … IN on one line: key, reference and state of each.
+// states returns the rows of LOCK … IN on one line: key, reference and state of each.
 func (s *tableFixture) states(o outcome) string {
 	s.t.Helper()
 	require.NoError(s.t, o.err())
@@ -40,8 +41,8 @@ func (s *tableFixture) states(o outcome) string {
 	return strings.Join(all, ", ")
 }
 
-// statesOnceReleased is states of a LOCK … NOWAIT, once key 0 is free: a client is told that it is
-// released while the Release is still on its way.
+// statesOnceReleased is states of a LOCK … NOWAIT when key 0 is free: UNLOCK is answered while its
+// Release is still in flight.
 func (s *tableFixture) statesOnceReleased(c client, cql string) (all string) {
 	s.t.Helper()
 	eventually(s.t, answerLimit, "the Release has arrived", func() error {
@@ -93,7 +94,7 @@ func TestLockOfSeveralKeys(t *testing.T) {
 	}
 }
 
-// Two clients that want the same keys, written in opposite orders, never wait for each other in a circle.
+// Two clients that lock the same keys, written in opposite orders, do not deadlock.
 func TestLocksOfSeveralKeysDoNotDeadlock(t *testing.T) {
 	s := newTableFixture(t, "section_circle", "@critical")
 	var clients taskGroup
@@ -159,7 +160,7 @@ func TestPreparedLockOfSeveralKeys(t *testing.T) {
 	}
 }
 
-// declared are names and types of columns.
+// declared returns names and types of columns.
 func declared(columns []*message.ColumnMetadata) (all []string) {
 	for _, c := range columns {
 		all = append(all, c.Name+" "+c.Type.AsCql())

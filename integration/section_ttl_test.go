@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A row that lives by its key alone, written before its table was critical or under a lock, goes when its time to live is over.
+// A row without values, written before its table was critical or under a lock, disappears when its
+// time to live is over.
 func TestRowsKeepTheirTimeToLive(t *testing.T) {
 	s := newTableFixture(t, "section_ttl", "@critical(unlocked=allow)")
 	start := time.Now().Unix()
@@ -30,7 +31,7 @@ func TestRowsKeepTheirTimeToLive(t *testing.T) {
 	assert.Contains(t, strings.Join(o.warnings, "\n"), "default_time_to_live is set")
 }
 
-// idsAt returns the ids of a branch that are there at a second of Unix time.
+// idsAt returns the ids of a branch that exist at a second of Unix time.
 func (s *tableFixture) idsAt(branch string, second int64) (ids []string) {
 	s.t.Helper()
 	iter := s.direct.Query("SELECT id FROM "+s.keyspace+".accounts WHERE branch = ?", branch).WithNowInSeconds(int(second)).Iter()

@@ -11,14 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// keyCase is a key column's type, a value in two spellings, and literals that are not of the type.
+// keyCase is the type of a key column, a value in two spellings, and literals that are not of the
+// type.
 type keyCase struct {
 	cql, literal, other string
 	bound               string // the value on the wire
 	wrong               []string
 }
 
-// keyCases are the types that a key may have.
+// keyCases returns the types that a key may have.
 func keyCases() []keyCase {
 	const id, timeID = "123e4567-e89b-42d3-a456-426614174000", "123e4567-e89b-12d3-a456-426614174000"
 	raw := "\x12\x3e\x45\x67\xe8\x9b\x42\xd3\xa4\x56\x42\x66\x14\x17\x40\x00"
@@ -65,7 +66,7 @@ func TestLiteralAndBoundValueNameTheSameKey(t *testing.T) {
 	}
 }
 
-// oneKey locks by each way to say the key, and writes by the others.
+// oneKey locks with each form of the key, and writes with the others.
 func (s *tableFixture) oneKey(b *attacker, table string, k keyCase) {
 	s.t.Helper()
 	where := table + ` WHERE "The Key" = `
@@ -103,7 +104,7 @@ func bigEndian(b []byte) (n uint64) {
 	return n
 }
 
-// cellOf is a column of the only row, as it is on the wire.
+// cellOf returns a column of the only row, as it is on the wire.
 func cellOf(t *testing.T, m message.Message, column string) string {
 	t.Helper()
 	rows, ok := m.(*message.RowsResult)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shown are the rows of SELECT … FOR UPDATE, each on a line.
+// shown returns the rows of SELECT … FOR UPDATE, each as a line.
 func (s *tableFixture) shown(o outcome) []string {
 	s.t.Helper()
 	require.NoError(s.t, o.err())
@@ -30,7 +30,8 @@ func (s *tableFixture) shown(o outcome) []string {
 	return all
 }
 
-// SELECT … FOR UPDATE takes the lock and reads in one, through every driver; what it does not get it says in one row.
+// SELECT … FOR UPDATE acquires the lock and reads in one statement, through every driver; if it
+// does not get the lock, its answer is one row with the state.
 func TestSelectForUpdateThroughEveryDriver(t *testing.T) {
 	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {
@@ -84,7 +85,7 @@ func TestSelectForUpdateThroughEveryDriver(t *testing.T) {
 	}
 }
 
-// A later page is read under the lock that the first one took: the key's references do not go on.
+// A later page is read under the lock that the first one acquired, and needs no new reference.
 func TestPagesOfSelectForUpdate(t *testing.T) {
 	for _, d := range []driver{withGocql2(3, ""), withGocql2(4, "+lz4"), withGocql2(5, "+lz4"), withGocql1("")} {
 		t.Run(d.name, func(t *testing.T) {
@@ -119,7 +120,8 @@ func TestPagesOfSelectForUpdate(t *testing.T) {
 	}
 }
 
-// PREPARE of FOR UPDATE declares what EXECUTE takes and returns, held or not, whatever the client knows of the columns already.
+// PREPARE of FOR UPDATE declares what EXECUTE takes and returns, with the lock and without,
+// whichever columns the client knows already.
 func TestPreparedSelectForUpdate(t *testing.T) {
 	s := newTableFixture(t, "section_updateframes", "@critical")
 	for _, f := range frameCases() {
@@ -165,7 +167,8 @@ func TestPreparedSelectForUpdate(t *testing.T) {
 	}
 }
 
-// A client whose connection ends before it was told of its lock leaves none behind; one that is told keeps it.
+// A client whose connection ends before it was told of its lock leaves none behind; one that was
+// told keeps it.
 func TestSelectForUpdateOfAClientThatGoes(t *testing.T) {
 	s := newTableFixture(t, "section_updategone", "@critical(lease=5m)")
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b'"), "HELD")

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A client that nearly lets its lock go is told so by every driver that shows warnings.
+// A client that renews its lease late gets a warning, through every driver that shows warnings.
 func TestWarningInTheLastFifthOfTheLease(t *testing.T) {
 	for _, d := range []driver{withGocql2(4, "+snappy"), withGocql2(5, "+lz4"), withPython()} {
 		t.Run(d.name, func(t *testing.T) {
@@ -51,7 +51,8 @@ func TestDDLWarnsOfTheKeyspaceAndTheNodes(t *testing.T) {
 	assert.Contains(t, o.warnings, "keyspace music has fewer replicas than "+s.keyspace+": locks end with nodes that the data would survive")
 	assert.Contains(t, o.warnings, "keyspace "+s.keyspace+" has 3 replicas, and nodes are up for 1 of them: with fewer than 2 nothing is read or written under a lock")
 
-	// A lock can be had, since Paxos counts the nodes that there are; of what is done under it Cassandra's own word comes through.
+	// A lock can be acquired, since Paxos counts the existing nodes; for operations under it,
+	// Cassandra's own error is passed on.
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'few'"), "HELD")
 	plain := s.direct.Query("SELECT balance FROM " + s.keyspace + ".accounts WHERE branch = 'few'").Consistency(gocql.Quorum).Exec()
 	var few *gocql.RequestErrUnavailable
@@ -69,7 +70,8 @@ func TestDDLWarnsOfTheKeyspaceAndTheNodes(t *testing.T) {
 // patternKeyspace is the keyspace whose tables are critical by the setting of all proxies here.
 const patternKeyspace = "section_pattern"
 
-// A table that a pattern of the configuration names is critical with the default settings; what its comment says comes first.
+// A table that matches a pattern of the configuration is critical with the default settings; those
+// of its comment have precedence.
 func TestCriticalByPattern(t *testing.T) {
 	s := &tableFixture{t: t, driver: withGocql2(5, ""), keyspace: patternKeyspace}
 	s.direct = openGocql2(t, cluster2(needEnvironment(t).direct(), "")).session
@@ -104,7 +106,8 @@ func TestCriticalByPattern(t *testing.T) {
 	assert.Equal(t, "unlocked=reject, key=partition", s.stored("fresh"))
 }
 
-// What the locks of a table rest on is stored whenever it changes, and stays where a tool has lost the comment.
+// The settings that lock rows depend on are stored whenever they change, and stay in force if a
+// tool removes the comment.
 func TestSettingsAreStored(t *testing.T) {
 	s := newTableFixture(t, "section_stored", "@critical")
 	assert.Equal(t, "unlocked=reject, key=partition", s.stored("accounts"))
@@ -121,7 +124,7 @@ func TestSettingsAreStored(t *testing.T) {
 	assert.Equal(t, "unlocked=reject, key=partition", s.stored("late"))
 }
 
-// stored is what music.tables says of a table, read past the proxy.
+// stored returns the row of a table in music.tables, read from the node.
 func (s *tableFixture) stored(table string) (settings string) {
 	s.t.Helper()
 	var id gocql.UUID
@@ -130,7 +133,8 @@ func (s *tableFixture) stored(table string) (settings string) {
 	return settings
 }
 
-// A table that is not there is told in Cassandra's own words; one that is not critical, with what to do.
+// For a table that does not exist, the error is Cassandra's; for one that is not critical, it says
+// what to do.
 func TestLockOfTablesThatHaveNoLocks(t *testing.T) {
 	for _, d := range oneOfEach() {
 		t.Run(d.name, func(t *testing.T) {

@@ -23,7 +23,7 @@ type relay struct {
 	clients map[net.Conn]bool
 }
 
-// startRelayOf starts a relay that ends with the test.
+// startRelayOf starts a relay, which is closed at the end of the test.
 func startRelayOf(t *testing.T, target string, change func([]byte) []byte) *relay {
 	t.Helper()
 	r := &relay{address: needEnvironment(t).address(), target: target, change: change, clients: map[net.Conn]bool{}}
@@ -45,7 +45,7 @@ func startRelayOf(t *testing.T, target string, change func([]byte) []byte) *rela
 	return r
 }
 
-// serve carries one connection until either side closes.
+// serve relays one connection until either side closes.
 func (r *relay) serve(client net.Conn) {
 	r.mu.Lock()
 	r.clients[client] = true
@@ -69,7 +69,7 @@ func (r *relay) serve(client net.Conn) {
 	}
 }
 
-// cut closes all connections that there are.
+// cut closes all present connections.
 func (r *relay) cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +79,7 @@ func (r *relay) cut() {
 	}
 }
 
-// The comparisons are worth something only if they see a difference: here they look at a relay that changes one word.
+// The comparisons see a difference: here one side is a relay that changes one word.
 func TestComparisonsSeeADifference(t *testing.T) {
 	direct := needEnvironment(t).direct()
 	lying := startRelayOf(t, direct, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("static"), []byte("statik")) }).address
@@ -93,7 +93,8 @@ func TestComparisonsSeeADifference(t *testing.T) {
 	assert.NotEmpty(t, differentMoves(want, got), "on the wire")
 }
 
-// A driver behind a relay that translates nothing soon dials the node itself: the record of addresses would show it.
+// A driver behind a relay that does not translate addresses soon dials the node itself, and the
+// record of addresses shows it.
 func TestAddressRecordSeesANode(t *testing.T) {
 	honest := startRelayOf(t, needEnvironment(t).direct(), func(b []byte) []byte { return b })
 	r := newRecorder()
@@ -102,7 +103,7 @@ func TestAddressRecordSeesANode(t *testing.T) {
 	c.ReconnectInterval = 100 * time.Millisecond
 	g := openGocql1(t, c)
 	eventually(t, wireTimeout, "the driver dials the node", func() error {
-		honest.cut() // the driver looks at the ring when it connects anew
+		honest.cut() // the driver reads the ring when it connects again
 		if g.run(statement{cql: "SELECT key FROM system.local"}); r.count(needEnvironment(t).direct()) == 0 {
 			return errorf("dialled %v", r.addresses())
 		}

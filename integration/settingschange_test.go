@@ -17,14 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// numberedWrites are plain writes of a number to one row; $T stands for the table, and $N for the number.
+// numberedWrites are plain writes of a number to one row; $T stands for the table, and $N for the
+// number.
 var numberedWrites = []string{
 	"INSERT INTO $T (k, v) VALUES (1, $N)", "UPDATE $T SET v = $N WHERE k = 1",
 	"BEGIN BATCH UPDATE $T SET v = $N WHERE k = 1; APPLY BATCH",
 }
 
-// What was prepared under one setting of its table is executed under others, in every version with every compression, as
-// EXECUTE and in a BATCH, beside texts whose keyspace stands in the frame. What the node has afterwards says who was let through.
+// Statements that were prepared under one setting of their table are executed under others, in
+// every version and compression, as EXECUTE and in a BATCH, beside texts whose keyspace is a field
+// of the frame. What the node has afterwards shows which were allowed.
 func TestPreparedWritesObeyTheSettingsOfTheirExecution(t *testing.T) {
 	const keyspace = "gatechange"
 	node := openGocql2(t, cluster2(needEnvironment(t).direct(), "")).session
@@ -53,7 +55,7 @@ func TestPreparedWritesObeyTheSettingsOfTheirExecution(t *testing.T) {
 	}
 }
 
-// commentFor is the comment that makes a table this.
+// commentFor returns the comment with these settings.
 func commentFor(world string) string {
 	if world == "ordinary" {
 		return world
@@ -72,7 +74,7 @@ type plainClient struct {
 	writes []preparedWrite
 }
 
-// preparedWrite is a write that was prepared while its table was another.
+// preparedWrite is a write that was prepared while its table had other settings.
 type preparedWrite struct {
 	text   string // without the keyspace: it stands in the frame
 	full   string
@@ -81,7 +83,7 @@ type preparedWrite struct {
 	meta   []byte
 }
 
-// tableName is keyspace and name of the table that is tried.
+// tableName is keyspace and name of a table.
 type tableName struct{ keyspace, name string }
 
 // prepareAll prepares the writes to a table, each with a number of its own.
@@ -109,8 +111,9 @@ func (c *plainClient) prepare(w *preparedWrite) {
 	w.id, w.meta = p.PreparedQueryId, p.ResultMetadataId
 }
 
-// say sends a message, in a keyspace of its own if one is given, and returns its answer. The library knows the flag of protocol 5 only: in
-// the others, consistency and flags stand last.
+// say sends a message, in a keyspace of its own if one is given, and returns its answer. In
+// versions before 5 it appends the keyspace itself, since the library knows that field for version
+// 5 only; consistency and flags are last in the body there.
 func (c *plainClient) say(m message.Message, keyspace string) message.Message {
 	c.t.Helper()
 	var e envelope
@@ -134,7 +137,8 @@ func (c *plainClient) say(m message.Message, keyspace string) message.Message {
 	return f.Body.Message
 }
 
-// ways are how a write is tried: what was prepared, in a BATCH too, and its text in the keyspace of the request.
+// ways returns the ways to try a write: by what was prepared, also in a BATCH, and as text in the
+// keyspace of the request.
 func (c *plainClient) ways(w preparedWrite, keyspace string) map[string]func() message.Message {
 	one := func() *message.QueryOptions { return &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne} }
 	own := one()
@@ -158,7 +162,8 @@ func (c *plainClient) ways(w preparedWrite, keyspace string) map[string]func() m
 	return ways
 }
 
-// tryAll tries everything under the present setting of the table. What stands in the row afterwards is what was let through.
+// tryAll tries every write under the present settings of the table, and checks by the row which
+// were allowed.
 func (c *plainClient) tryAll(table tableName, before, after string) {
 	c.t.Helper()
 	for i := range c.writes {
@@ -167,7 +172,7 @@ func (c *plainClient) tryAll(table tableName, before, after string) {
 		for _, way := range slices.Sorted(maps.Keys(ways)) {
 			try := ways[way]
 			if c.turn++; c.turn%2 == 0 {
-				continue // one in two, others each time
+				continue // every second one, others each time
 			}
 			value, stamp := c.look(table)
 			answer := try()
@@ -194,7 +199,7 @@ func (c *plainClient) tryAll(table tableName, before, after string) {
 	}
 }
 
-// look reads the row past the proxy.
+// look reads the row at the node.
 func (c *plainClient) look(table tableName) (value int, stamp int64) {
 	c.t.Helper()
 	iter := c.node.Query("SELECT v, writetime(v) FROM " + table.keyspace + "." + table.name + " WHERE k = 1").Iter()

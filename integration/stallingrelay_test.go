@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stallingRelay passes connections on to a node, but for a message with a word in it. That one waits, with what comes behind it on its
-// connection, until the relay is opened.
+// stallingRelay is a relay to a node. A message with a certain word waits, with everything behind
+// it on its connection, until open is called.
 type stallingRelay struct {
 	address string
 	node    string
@@ -45,7 +45,7 @@ func newStallingRelay(t *testing.T, node, word string) *stallingRelay {
 	return g
 }
 
-// open lets everything through.
+// open has the relay pass everything.
 func (g *stallingRelay) open() { g.once.Do(func() { close(g.opened) }) }
 
 func (g *stallingRelay) accept(ln net.Listener) {
@@ -67,7 +67,7 @@ func (g *stallingRelay) accept(ln net.Listener) {
 	}
 }
 
-// pass copies what a client says; a message comes in one piece, being small.
+// pass copies what a client sends; messages are small and arrive in one piece.
 func (g *stallingRelay) pass(node, client net.Conn) {
 	b := make([]byte, 64<<10)
 	for {

@@ -12,7 +12,7 @@ import (
 	"music/config"
 )
 
-// logLines are the lines of a log in JSON.
+// logLines returns the lines of a log in JSON.
 func logLines(t *testing.T, text string) []map[string]any {
 	t.Helper()
 	var all []map[string]any
@@ -24,7 +24,7 @@ func logLines(t *testing.T, text string) []map[string]any {
 	return all
 }
 
-// The first line of the log says who serves whom, and where; all critical tables have one line together.
+// The first line of the log names the node and the addresses; one line names all critical tables.
 func TestStartIsToldOnFewLines(t *testing.T) {
 	node := needEnvironment(t).direct()
 	for _, locks := range []string{"on", "off"} {
@@ -55,7 +55,8 @@ func TestStartIsToldOnFewLines(t *testing.T) {
 	}
 }
 
-// An address of health that was asked for and is taken ends the start: one line, which names the setting, and nothing that is not so.
+// If the address for health is in use, the start fails with one line, which names the setting, and
+// no line is wrong.
 func TestHealthAddressThatIsTaken(t *testing.T) {
 	taken, err := net.Listen("tcp", ownAddress(t))
 	require.NoError(t, err)

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Operations of a strict table are acknowledged by the lock row: what its holder does works in every dialect, and an end that
-// somebody forces is seen by the operation that is under way next.
+// Operations of a strict table are checked against the lock row: what its holder does works in
+// every version and compression, and the next operation after a forced end fails.
 func TestStrictTable(t *testing.T) {
 	s := newTableFixture(t, "section_strict", "@critical(strict=true)")
 	for _, d := range []driver{withGocql2(3, ""), withGocql2(4, "+lz4"), withGocql2(5, "")} {

@@ -16,10 +16,11 @@ import (
 	"music/config"
 )
 
-// switches is how often the table of TestThreeProxiesSwitches becomes another.
+// switches is how often TestThreeProxiesSwitches changes the settings of its table.
 const switches = 100
 
-// switchedTable is a table that becomes another again and again, with writers at every proxy that know nothing of that.
+// switchedTable is a table whose settings change again and again, with writers without locks at
+// every proxy.
 type switchedTable struct {
 	*tableFixture
 	rejects  atomic.Bool // it refuses writes without a lock, or is about to, or has just done so
@@ -30,8 +31,9 @@ type switchedTable struct {
 	failures map[string]int
 }
 
-// An application that knows nothing of locks writes at three proxies, as text, prepared, in batches and with conditions, while its table
-// is switched from plain over allow and auto to reject and back. No driver sees an error but MUSIC_UNLOCKED while it rejects.
+// An application without locks writes at three proxies, as text, prepared, in batches and with
+// conditions, while its table changes from plain to allow, auto and reject and back. No driver gets
+// an error but MUSIC_UNLOCKED while it rejects.
 func TestThreeProxiesSwitches(t *testing.T) {
 	threeProxies(t, func(c *config.Config) { c.Music.MaxWait = 20 * time.Second }) // whatever else the machine does
 	s := &switchedTable{tableFixture: newPlainFixture(t, "switched"), done: make(chan struct{}), failures: map[string]int{}}
@@ -53,7 +55,7 @@ func TestThreeProxiesSwitches(t *testing.T) {
 	assert.Positive(t, s.written.Load())
 }
 
-// become makes the table allow, auto, reject or plain.
+// become makes the table the next of: allow, auto, reject, plain.
 func (s *switchedTable) become(what int) {
 	switch what {
 	case 0:
@@ -70,7 +72,7 @@ func (s *switchedTable) become(what int) {
 	}
 }
 
-// writers are the ways in which a client writes.
+// writers returns the ways in which a client writes.
 func (s *switchedTable) writers(session *gocql.Session, branch string) []func(n int) error {
 	return []func(n int) error{
 		func(n int) error {
@@ -92,7 +94,7 @@ func (s *switchedTable) writers(session *gocql.Session, branch string) []func(n 
 	}
 }
 
-// write writes until all is over.
+// write writes until the test is over.
 func (s *switchedTable) write(put func(n int) error) {
 	for n := 0; !s.over(); n++ {
 		s.try(func() error { return put(n) })
@@ -109,7 +111,7 @@ func (s *switchedTable) over() bool {
 	}
 }
 
-// try writes once, and notes what comes of it.
+// try writes once, and records the result.
 func (s *switchedTable) try(put func() error) {
 	rejects, began := s.rejects.Load(), time.Now()
 	err := put()

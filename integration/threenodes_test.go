@@ -14,8 +14,8 @@ import (
 	"music/integration/cassandra"
 )
 
-// threeNodes returns a cluster of three nodes, one for all tests that need one. A test may hurt its nodes, and leaves them as usable as
-// it has found them (see revive).
+// threeNodes returns a cluster of three nodes, which all tests share that need one. A test may kill
+// and pause its nodes, and must leave them usable (see revive).
 func threeNodes(t testing.TB) *cassandra.Cluster {
 	t.Helper()
 	c, err := needEnvironment(t).three()
@@ -23,8 +23,9 @@ func threeNodes(t testing.TB) *cassandra.Cluster {
 	return c
 }
 
-// startThree starts the three nodes. Their commit logs are synced before a write is acknowledged: a node that is killed forgets nothing.
-// Functions, views, and a keyspace "test" that cannot be written are for the tests that drivers bring along.
+// startThree starts the three nodes. Their commit logs are synced before a write is acknowledged,
+// so a node that is killed forgets nothing. Functions, views, and a keyspace "test" that cannot be
+// written are for the drivers' own tests.
 func (w *environment) startThree() (*cassandra.Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
@@ -45,7 +46,7 @@ func (w *environment) startThree() (*cassandra.Cluster, error) {
 	return c, nil
 }
 
-// proxyOfNode is the configuration of the proxy of node k = 1, 2, 3.
+// proxyOfNode returns the configuration of the proxy of node k = 1, 2, 3.
 func proxyOfNode(t testing.TB, k int) config.Config {
 	t.Helper()
 	c := config.Default()
@@ -125,7 +126,7 @@ func criticalAtThree(t testing.TB, keyspace string) {
 	}
 }
 
-// forgetProxies takes the proxies of earlier tests from the list of those that there are.
+// forgetProxies removes the proxies of earlier tests from the list of proxies.
 func forgetProxies(t testing.TB) {
 	t.Helper()
 	g := openGocql2(t, cluster2(threeNodes(t).Nodes()[0].Addr(), ""))

@@ -54,7 +54,7 @@ func newCertAuthority(t *testing.T, name string) *certAuthority {
 	return i
 }
 
-// certificateFor is one of a name, valid now.
+// certificateFor returns a certificate of a name, valid now.
 func certificateFor(name string) *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
@@ -80,7 +80,8 @@ func (i *certAuthority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) 
 	return der
 }
 
-// issue writes a certificate for a host, and of whoever is identified by a URI, into dir. Its key's file holds the certificate too, which is how Cassandra wants it.
+// issue writes a certificate for a host, and for the identities given as URIs, into dir. The key's
+// file has the certificate, too, as Cassandra wants it.
 func (i *certAuthority) issue(dir, host string, identities ...string) keyPair {
 	i.t.Helper()
 	key := newKey(i.t)
@@ -101,7 +102,8 @@ func (i *certAuthority) issue(dir, host string, identities ...string) keyPair {
 	return p
 }
 
-// tlsFixture is a node that asks for certificates under TLS, and what is needed to reach it. Each side has signers of its own.
+// tlsFixture is a node that requires client certificates, with the certificates for it. Each side
+// has a certificate authority of its own.
 type tlsFixture struct {
 	t                    *testing.T
 	node                 string
@@ -136,7 +138,7 @@ func startTLSFixture(t *testing.T) *tlsFixture {
 	return v
 }
 
-// settings are of a proxy that is encrypted on both sides.
+// settings configures a proxy that uses TLS on both sides.
 func (v *tlsFixture) settings(c *config.Config) {
 	c.Cassandra.ContactPoints = []string{v.node}
 	c.Cassandra.TLS, c.Cassandra.TLSCA, c.Cassandra.TLSCert, c.Cassandra.TLSKey = true, v.nodes.path, v.proxy.cert, v.proxy.key
@@ -144,7 +146,8 @@ func (v *tlsFixture) settings(c *config.Config) {
 	c.Listen.TLSCert, c.Listen.TLSKey, c.Listen.TLSClientCA = v.front.cert, v.front.key, v.apps.path
 }
 
-// relay is a proxy without locks, encrypted towards Cassandra only. It may not come to listen; whoever asks for it stops it.
+// relay starts a proxy without locks that uses TLS towards Cassandra only. It may fail to listen;
+// the caller stops it.
 func (v *tlsFixture) relay(change func(*config.Cassandra)) *instance {
 	c := needEnvironment(v.t).config()
 	v.settings(&c)
@@ -153,7 +156,8 @@ func (v *tlsFixture) relay(change func(*config.Cassandra)) *instance {
 	return begin(c)
 }
 
-// driver opens a session of the Go driver that trusts some signers and shows a certificate.
+// driver opens a session of the Go driver with a certificate, which trusts one certificate
+// authority.
 func (v *tlsFixture) driver(address string, signers *certAuthority, own keyPair) (*gocql.Session, error) {
 	c := cluster2(address, "")
 	c.ConnectTimeout = requestTimeout
@@ -161,7 +165,7 @@ func (v *tlsFixture) driver(address string, signers *certAuthority, own keyPair)
 	return c.CreateSession()
 }
 
-// TestTLS is one test for the sake of the node.
+// TestTLS is one test because the node's start is slow.
 func TestTLS(t *testing.T) {
 	v := startTLSFixture(t)
 	p := startProxy(t, func(c *config.Config) {
@@ -215,7 +219,7 @@ func (v *tlsFixture) sections(t *testing.T, app keyPair) {
 	}
 }
 
-// cqlshrc is a file that tells cqlsh which signers to trust, and which certificate to show.
+// cqlshrc writes the configuration of a cqlsh with certificates.
 func (v *tlsFixture) cqlshrc(t *testing.T, own keyPair) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cqlshrc")
@@ -224,7 +228,8 @@ func (v *tlsFixture) cqlshrc(t *testing.T, own keyPair) string {
 	return path
 }
 
-// Whom the driver does not believe, and whom the proxy does not believe, does not get to say anything.
+// A driver that does not trust the proxy, and a client that the proxy does not trust, exchange no
+// message with it.
 func (v *tlsFixture) untrustedClients(t *testing.T, p *instance, app keyPair) {
 	foreign := newCertAuthority(t, "foreign")
 	for name, open := range map[string]func() (*gocql.Session, error){
@@ -245,7 +250,7 @@ func (v *tlsFixture) untrustedClients(t *testing.T, p *instance, app keyPair) {
 	assert.NotContains(t, p.log.String(), "goroutine ")
 }
 
-// lookalike is an address where somebody else seems to be: what is said there is passed on as it is.
+// lookalike listens at an address and relays to another one.
 func (v *tlsFixture) lookalike(t *testing.T, address string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.2.253:0")
@@ -267,7 +272,7 @@ func (v *tlsFixture) lookalike(t *testing.T, address string) string {
 	return ln.Addr().String()
 }
 
-// passOn carries bytes both ways until either side ends.
+// passOn copies bytes both ways until either side ends.
 func passOn(from net.Conn, address string) {
 	to, err := net.Dial("tcp", address)
 	if err != nil {
@@ -284,7 +289,7 @@ func passOn(from net.Conn, address string) {
 	back.Wait()
 }
 
-// What is not TLS is shut, with a line in the log and no more.
+// A connection without TLS is closed, with one line in the log.
 func (v *tlsFixture) plainText(t *testing.T, p *instance) {
 	conn, err := net.Dial("tcp", v.address)
 	require.NoError(t, err)
@@ -298,7 +303,8 @@ func (v *tlsFixture) plainText(t *testing.T, p *instance) {
 	p.log.tells(t, "does not look like a TLS handshake")
 }
 
-// A node that is not who it should be is not spoken to, and one that does not know the proxy does not answer; clients are told neither.
+// The proxy sends nothing to a node with a wrong certificate, and a node that does not trust the
+// proxy does not answer; clients are not told about either.
 func (v *tlsFixture) untrustedNodes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*config.Cassandra)
@@ -330,7 +336,8 @@ func (v *tlsFixture) untrustedNodes(t *testing.T) {
 	}
 }
 
-// Certificates are replaced under a running proxy: who is connected stays, and who comes is shown the new one.
+// Certificates are replaced in a running proxy: existing connections stay, and new ones get the new
+// certificate.
 func (v *tlsFixture) replaced(t *testing.T, app keyPair) {
 	old, err := v.driver(v.address, v.proxies, app)
 	require.NoError(t, err)

@@ -20,10 +20,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wireTimeout is how long an answer may take on the wire.
+// wireTimeout is how long an answer may take.
 const wireTimeout = 20 * time.Second
 
-// envelope is one answer as it came: nine bytes of header and the body, compressed or not.
+// envelope is one answer as received: nine bytes of header and the body, compressed or not.
 type envelope struct {
 	header []byte
 	body   []byte
@@ -33,7 +33,7 @@ func (e envelope) stream() int16 { return int16(binary.BigEndian.Uint16(e.header
 
 func (e envelope) opcode() primitive.OpCode { return primitive.OpCode(e.header[4]) }
 
-// wire is a connection of the native protocol that shows the bytes themselves.
+// wire is a connection of the native protocol with access to the bytes.
 type wire struct {
 	net      net.Conn
 	read     io.Reader
@@ -45,7 +45,7 @@ type wire struct {
 	stream   int16
 }
 
-// dialWire connects and does nothing else.
+// dialWire connects without a handshake.
 func dialWire(address string, version primitive.ProtocolVersion, compression primitive.Compression) (*wire, error) {
 	conn, err := net.DialTimeout("tcp", address, wireTimeout)
 	if err != nil {
@@ -60,7 +60,8 @@ func dialWire(address string, version primitive.ProtocolVersion, compression pri
 	return w, nil
 }
 
-// openWire connects and does the handshake; the connection ends with the test at the latest.
+// openWire connects and does the handshake; the connection is closed at the end of the test at the
+// latest.
 func openWire(t testing.TB, address string, version primitive.ProtocolVersion, compression primitive.Compression) *wire {
 	t.Helper()
 	w, err := greetWire(address, version, compression)
@@ -93,7 +94,7 @@ func greetWire(address string, version primitive.ProtocolVersion, compression pr
 	return w, nil
 }
 
-// ask sends a message and returns its answer; nothing else may be under way.
+// ask sends a message and returns its answer; no other request may be open.
 func (w *wire) ask(m message.Message) (envelope, error) {
 	if err := w.send(m, nil); err != nil {
 		return envelope{}, err
@@ -101,7 +102,7 @@ func (w *wire) ask(m message.Message) (envelope, error) {
 	return w.receive()
 }
 
-// send sends a message on the next stream; change may set what else the frame has.
+// send sends a message on the next stream; change, unless nil, can set other fields of the frame.
 func (w *wire) send(m message.Message, change func(*frame.Frame)) error {
 	w.stream = (w.stream + 1) % 1000
 	f := frame.NewFrame(w.version, w.stream, m)
@@ -114,7 +115,7 @@ func (w *wire) send(m message.Message, change func(*frame.Frame)) error {
 		return fmt.Errorf("encode %v: %w", m, err)
 	}
 	raw := b.Bytes()
-	// The library counts a tracing id that requests do not have.
+	// The library adds the length of a tracing id, which requests do not have.
 	binary.BigEndian.PutUint32(raw[5:], uint32(len(raw)-primitive.FrameHeaderLengthV3AndHigher))
 	return w.sendRaw(raw)
 }
@@ -141,7 +142,7 @@ func (w *wire) sendRaw(raw []byte) error {
 // receive returns the next envelope.
 func (w *wire) receive() (envelope, error) { return w.receiveWithin(wireTimeout) }
 
-// receiveWithin returns the next envelope, for which it waits so long.
+// receiveWithin returns the next envelope, and fails if none arrives in time.
 func (w *wire) receiveWithin(limit time.Duration) (envelope, error) {
 	if err := w.net.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return envelope{}, err
@@ -171,12 +172,12 @@ func (w *wire) fill(b []byte) error {
 	return err
 }
 
-// decode reads an answer; the message is nil where the library cannot.
+// decode decodes an answer; the message is nil if the library cannot.
 func (w *wire) decode(e envelope) (*frame.Frame, error) {
 	return w.codec.DecodeFrame(bytes.NewReader(append(bytes.Clone(e.header), e.body...)))
 }
 
-// String is the envelope for people.
+// String returns the envelope as text.
 func (e envelope) String() string {
 	if len(e.header) < 9 {
 		return "nothing"
