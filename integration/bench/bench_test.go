@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain is a role where the benchmark has started this program as one.
+// TestMain runs the tests, or a role if the benchmark has started this program as one.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "role" {
 		exit(beRole(os.Args[2], os.Args[3]))
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// started serves until the test ends.
+// started starts a server that runs until the test ends.
 func started(t *testing.T, serve func(net.Listener) error) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,7 +38,7 @@ func started(t *testing.T, serve func(net.Listener) error) string {
 	return l.Addr().String()
 }
 
-// Every work is done by every target: nothing that is measured is an error.
+// Every work runs at every target, without an error among the answers.
 func TestWorkIsDone(t *testing.T) {
 	server := started(t, new(mock).serve)
 	in := func(name string) target {
@@ -63,7 +63,8 @@ func TestWorkIsDone(t *testing.T) {
 	}
 }
 
-// What is measured on a real node is done there: the ways to write a key, keys of every size, the start of the proxy.
+// The measurements on a real node work: the ways to write a key, keys of every size, the start of
+// the proxy.
 func TestLocksOnARealNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra; not with -short")
@@ -112,7 +113,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// docs/performance.md promises what is measured, row by row.
+// docs/performance.md has every target, row by row.
 func TestPerformancePageHasEveryTarget(t *testing.T) {
 	text, err := os.ReadFile("../../docs/performance.md")
 	require.NoError(t, err)
@@ -121,7 +122,8 @@ func TestPerformancePageHasEveryTarget(t *testing.T) {
 	}
 }
 
-// The times for which everything stood are the first and the last of three.
+// Of the three times of a collection in a trace, the first and the last are those for which
+// everything stood still.
 func TestStopsInATrace(t *testing.T) {
 	path := t.TempDir() + "/trace"
 	lines := "another line\n" +
@@ -133,7 +135,7 @@ func TestStopsInATrace(t *testing.T) {
 	assert.Equal(t, samples{18, 250, 1500, 4}, got)
 }
 
-// A window is hit by a collection that it was under way in, be it for a moment.
+// A window is hit by a collection that ran at any moment while the window was open.
 func TestArrivalIsHit(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
 	cycles := []cycle{{at(10), at(12)}, {at(20), at(22)}}
@@ -145,7 +147,7 @@ func TestArrivalIsHit(t *testing.T) {
 	}
 }
 
-// The load at a stated rate is kept, and what the garbage collector does meanwhile is told.
+// The load at a stated rate keeps its rate, and the garbage collector's part in it is reported.
 func TestStatedRate(t *testing.T) {
 	server := child{address: started(t, new(mock).serve)}
 	var r report
@@ -175,7 +177,7 @@ type nowhere struct{ net.Conn }
 // Close closes nothing.
 func (nowhere) Close() error { return nil }
 
-// A round that begins too late is done all the same: there is no measurement of nothing.
+// A round that begins too late is done all the same: there is always a measurement.
 func TestLateRoundIsDone(t *testing.T) {
 	all := crowd{{line: &line{Conn: nowhere{}}, depth: 3, round: func() error { return nil }}}
 	o, err := all.run(-time.Second)
@@ -183,7 +185,7 @@ func TestLateRoundIsDone(t *testing.T) {
 	assert.Equal(t, 3, o.requests, "%+v, %v", o, err)
 }
 
-// What a client tries again is counted, and ends.
+// Repeated requests of a client are counted, and end.
 func TestPatience(t *testing.T) {
 	var c client
 	left := 2

@@ -18,14 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// role is something that this program can be, beside the benchmark itself: it serves at a listener until that is closed, when ctx
-// ends; to is the server behind it.
+// role is a server that this program can be in place of the benchmark. It serves at a listener
+// until that is closed, when ctx ends; to is the server behind it.
 type role func(ctx context.Context, l net.Listener, to string) error
 
-// overTLS behind the name of a role is the same towards clients that speak TLS.
+// overTLS after the name of a role means the same role for clients with TLS.
 const overTLS = "+TLS"
 
-// roles are all of them by name.
+// roles returns all roles by name.
 func roles() map[string]role {
 	plain := map[string]role{
 		"mock":    func(_ context.Context, l net.Listener, _ string) error { return new(mock).serve(l) },
@@ -47,8 +47,8 @@ func roles() map[string]role {
 	return all
 }
 
-// beRole serves in a role on a free port of loopback, whose address it prints, until its input ends: with its parent. Each line of
-// input is a question, and answered by a line.
+// beRole serves in a role on a free port of loopback, whose address it prints, until its input
+// ends, which happens when its parent ends. It answers each line of input with a line.
 func beRole(name, to string) error {
 	raiseLimits()
 	address := "127.0.0.1:0"
@@ -76,14 +76,14 @@ func beRole(name, to string) error {
 	return nil // told to end
 }
 
-// The questions to a role.
+// The questions that a role answers.
 const (
 	askPauses  = "pauses"  // those of the garbage collector so far: the longest in microseconds, how many were long, how many there were
 	askCollect = "collect" // garbage, now: when that began and ended
 	askFree    = "free"    // give memory back that is not in use, now and not in some minutes; answered when it is done
 )
 
-// answer is that to a question.
+// answer returns the answer to a question.
 func answer(question string) string {
 	switch question {
 	case askPauses:
@@ -100,16 +100,16 @@ func answer(question string) string {
 // endLimit is how long a role may take to end in good order.
 const endLimit = 5 * time.Second
 
-// pauses are the times for which the garbage collector has stopped everything.
+// pauses are the times for which the garbage collector has stopped the world.
 type pauses struct {
 	longest   time.Duration // its upper bound
 	long, all int           // how many were longer than longPause, and how many there were
 }
 
-// longPause is one that a client could notice.
+// longPause is a pause that a client could notice.
 const longPause = time.Millisecond
 
-// pausesSoFar are those of this process.
+// pausesSoFar returns the pauses of this process.
 func pausesSoFar() (p pauses) {
 	read := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
 	metrics.Read(read)
@@ -127,8 +127,8 @@ func pausesSoFar() (p pauses) {
 	return p
 }
 
-// raiseLimits allows as many open files as the system lets us have, and returns how many: what stands in between needs two for each
-// client.
+// raiseLimits allows as many open files as possible, and returns how many: a proxy needs two for
+// each client.
 func raiseLimits() int {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
@@ -150,12 +150,12 @@ type child struct {
 	address string
 }
 
-// traced has a child write what its garbage collector does into a file.
+// traced has a child write its garbage collector's trace to a file.
 func traced(to *os.File) func(*exec.Cmd) {
 	return func(cmd *exec.Cmd) { cmd.Env, cmd.Stderr = append(os.Environ(), "GODEBUG=gctrace=1"), to }
 }
 
-// startChild starts one, changed in some way.
+// startChild starts a child, perhaps with changes of its command.
 func startChild(role, to string, change ...func(*exec.Cmd)) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -193,7 +193,7 @@ func (c *child) stop() {
 	_ = c.cmd.Wait() // however it ends
 }
 
-// ask is the answer to a question.
+// ask returns the answer to a question.
 func (c *child) ask(question string) (string, error) {
 	if _, err := fmt.Fprintln(c.stdin, question); err != nil {
 		return "", err
@@ -213,15 +213,16 @@ func (c *child) pauses() (p pauses, err error) {
 	return p, err
 }
 
-// target is the child as one that serves work.
+// target returns the child as a target.
 func (c *child) target(name string) target {
 	return target{name: name, address: c.address, cpu: c.cpu}
 }
 
-// cpu is the processor time that the process has used.
+// cpu returns the processor time that the process has used.
 func (c *child) cpu() time.Duration { return cpuOf(c.cmd.Process.Pid) }
 
-// cpuOf reads the clock of a process. The number of that clock is the kernel's (MAKE_PROCESS_CPUCLOCK with CPUCLOCK_SCHED).
+// cpuOf reads the processor-time clock of a process, whose number is the kernel's
+// (MAKE_PROCESS_CPUCLOCK with CPUCLOCK_SCHED).
 func cpuOf(pid int) time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(int32(^pid<<3|2), &ts) != nil { //nolint:gosec // G115: process ids are small
@@ -230,7 +231,7 @@ func cpuOf(pid int) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// resident is the memory of the process in bytes, once it has given back what it does not use.
+// resident returns the memory of the process in bytes, after it has returned what it does not use.
 func (c *child) resident() int64 {
 	_, _ = c.ask(askFree) // an error: it has ended, and has none
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", c.cmd.Process.Pid))

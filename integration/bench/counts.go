@@ -11,8 +11,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 )
 
-// lwtsOf is how many LWTs the node has applied to the lock rows of a table: nothing else ever writes there, each LWT is one write at
-// each replica, and Cassandra counts those of a table.
+// lwtsOf returns how many LWTs the node has applied to the lock rows of a table: each LWT is one
+// write at each replica, nothing else writes to them, and Cassandra counts the writes.
 func (n *realNode) lwtsOf(table string) (int64, error) {
 	l, err := dialKeys(n.node.address)
 	if err != nil {
@@ -30,7 +30,7 @@ func (n *realNode) lwtsOf(table string) (int64, error) {
 	return int64(binary.BigEndian.Uint64(count)), nil //nolint:gosec // G115: a count
 }
 
-// cell is the one value that a statement answers.
+// cell returns the one value in the answer to a statement.
 func (l *line) cell(text string) ([]byte, error) {
 	m, err := l.query(text)
 	if err != nil {
@@ -43,14 +43,14 @@ func (l *line) cell(text string) ([]byte, error) {
 	return rows.Data[0][0], nil
 }
 
-// counted is something that is done while LWTs are counted.
+// counted is something whose LWTs are counted.
 type counted struct {
 	name string
 	do   func() error
 }
 
-// counts counts the LWTs of what sections are made of, each once the node has come to rest: what an operation leaves to be done behind
-// its answer counts for it.
+// counts counts the LWTs of the parts of sections, each after the node has come to rest, so that
+// LWTs that follow an answer are included.
 func (n *realNode) counts(r *report) error {
 	w, err := newWriter(n.proxy.address, "counted")
 	if err != nil {
@@ -89,7 +89,7 @@ func (n *realNode) counts(r *report) error {
 	return nil
 }
 
-// count counts the LWTs on the lock rows of a table that something takes.
+// count counts the LWTs on the lock rows of a table that something causes.
 func (n *realNode) count(table string, c counted) (fact, error) {
 	before, err := n.atRest(table)
 	if err != nil {
@@ -102,7 +102,8 @@ func (n *realNode) count(table string, c counted) (fact, error) {
 	return fact{"LWTs applied for: " + c.name, samples{float64(after - before)}, ""}, err
 }
 
-// atRest is the number of LWTs once none has come for some time, longer than a key is kept for its next section.
+// atRest returns the number of LWTs after there was none for longer than a key is kept for its next
+// section.
 func (n *realNode) atRest(table string) (int64, error) {
 	const rest, limit = 500 * time.Millisecond, time.Minute
 	last, err := n.lwtsOf(table)
@@ -118,7 +119,7 @@ func (n *realNode) atRest(table string) (int64, error) {
 	return last, err
 }
 
-// queueUp is clients who want a key that one of them holds.
+// queueUp is clients that wait for a key that one of them holds.
 type queueUp struct {
 	node    *realNode
 	holder  *writer
@@ -129,7 +130,7 @@ type queueUp struct {
 	faults  chan error
 }
 
-// form has the holder lock the key, and the others ask for it.
+// form has the holder lock the key, and the others request it.
 func (q *queueUp) form() error {
 	q.holder.key = []byte("wanted")
 	if err := q.holder.lock("bench.locked"); err != nil {
@@ -149,7 +150,8 @@ func (q *queueUp) form() error {
 	return nil
 }
 
-// pass has the holder unlock it, and returns when each of the others has done so too.
+// pass has the holder unlock it, and returns when each of the others has had it and unlocked it,
+// too.
 func (q *queueUp) pass() error {
 	err := q.holder.unlock("bench.locked")
 	q.running.Wait()

@@ -18,7 +18,7 @@ type target struct {
 	cpu     func() time.Duration // nil: not a process of ours in between
 }
 
-// dialects are those that are measured.
+// dialects returns the dialects that are measured.
 func dialects() []dialect {
 	return []dialect{
 		{version: primitive.ProtocolVersion3},
@@ -30,7 +30,8 @@ func dialects() []dialect {
 	}
 }
 
-// forwarded is the work that concerns no critical table: small and large, text and prepared, many in flight and one at a time.
+// forwarded returns the work that is on no critical table: small and large, text and prepared, many
+// requests in flight and one at a time.
 func forwarded() []work {
 	const small, large = 100, 8 << 10
 	var all []work
@@ -48,7 +49,7 @@ func forwarded() []work {
 	return append(all, work{name: "EXECUTE read", dialect: v4, value: 16, rows: small, clients: 1000, depth: 1})
 }
 
-// measured is what one target made of one work: a number for each round.
+// measured is the result of one target for one work: a value for each round.
 type measured struct {
 	Target    string  `json:"target"`
 	PerSecond samples `json:"per_second"`
@@ -70,7 +71,7 @@ type lane struct {
 	gather func() (crowd, error)
 }
 
-// at is a work at each target.
+// at returns a work at each target.
 func (w work) at(targets []target) []lane {
 	var all []lane
 	for _, t := range targets {
@@ -80,8 +81,9 @@ func (w work) at(targets []target) []lane {
 	return all
 }
 
-// compare has the lanes work in turns, so that whatever else the machine does hits all of them alike; each round begins with another
-// one. Each warms up first. A lane that fails takes part no more, and the others go on.
+// compare has the lanes work in turns, so that whatever else the machine does affects all of them;
+// each round begins with another lane. Each lane is warmed up first. A lane that fails is left out
+// from then on.
 func compare(name string, lanes []lane, rounds int, span time.Duration) (comparison, error) {
 	c := comparison{Work: name, Targets: make([]measured, len(lanes))}
 	crowds, faults := make([]crowd, len(lanes)), make([]error, len(lanes))
@@ -128,7 +130,7 @@ func (m *measured) add(t target, all crowd, span time.Duration) error {
 	return nil
 }
 
-// tell prints a comparison as one line a target.
+// tell prints a comparison, a line for each target.
 func (c comparison) tell(out io.Writer) {
 	_, _ = fmt.Fprintf(out, "%s\n", c.Work)
 	for _, m := range c.Targets {
@@ -143,13 +145,14 @@ func (c comparison) tell(out io.Writer) {
 	}
 }
 
-// forward measures what is forwarded, with a server that costs next to nothing. Under TLS all three end it towards the clients, and
-// relay and proxy speak plain text to the server behind them.
+// forward measures what is forwarded, with a server that costs next to nothing. With TLS, all three
+// terminate it towards the clients, and relay and proxy use plain text towards the server behind
+// them.
 func (s settings) forward(r *report, server *child) error {
 	return errors.Join(s.forwardOver(r, server, false), s.forwardOver(r, server, true))
 }
 
-// forwardOver measures what comes over TLS, or what does not.
+// forwardOver measures with TLS or without.
 func (s settings) forwardOver(r *report, server *child, secure bool) error {
 	var all []work
 	for _, w := range forwarded() {
@@ -176,7 +179,7 @@ func (s settings) forwardOver(r *report, server *child, secure bool) error {
 	var faults []error
 	for _, w := range all {
 		rounds, span := s.rounds, s.span
-		if w.clients > 100 { // one window of them all takes longer than a round
+		if w.clients > 100 { // one window of all clients takes longer than a round
 			rounds, span = fewer(rounds), 10*span
 		}
 		c, err := compare(w.String(), w.at(targets), rounds, span)
@@ -197,7 +200,8 @@ func (all children) stop() {
 	}
 }
 
-// inBetween starts a relay and a proxy before the server, and, where clients speak TLS, a server that speaks it too.
+// inBetween starts a relay and a proxy in front of the server and, for clients with TLS, a server
+// with TLS, too.
 func inBetween(server *child, secure bool) (children, error) {
 	roles := []string{"relay", "proxy"}
 	if secure {
@@ -218,7 +222,7 @@ func inBetween(server *child, secure bool) (children, error) {
 // pauseName begins the facts of pauses.
 const pauseName = "longest pause by the garbage collector of the proxy in all of that"
 
-// pauses notes how long the garbage collector has ever stopped the proxy.
+// pauses records the longest pauses of the proxy by its garbage collector.
 func (r *report) pauses(proxy *child, secure bool) error {
 	p, err := proxy.pauses()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// idleClients measures the memory that a client costs that has logged in and says nothing.
+// idleClients measures the proxy's memory for a client that has logged in and sends nothing.
 func (s settings) idleClients(r *report, server *child) error {
 	if s.idle == 0 {
 		return nil
@@ -21,7 +21,8 @@ func (s settings) idleClients(r *report, server *child) error {
 	return nil
 }
 
-// idleAt connects all of them through a process of their own, and returns what each has made it larger.
+// idleAt connects all of them through a process of their own, and returns by how much each has
+// enlarged it.
 func (s settings) idleAt(role string, server *child) (float64, error) {
 	c, err := startChild(role, server.address)
 	if err != nil {

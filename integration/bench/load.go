@@ -15,7 +15,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// work is what clients do, again and again.
+// work is what clients do repeatedly.
 type work struct {
 	name    string
 	dialect dialect
@@ -26,12 +26,12 @@ type work struct {
 	depth   int // requests that a client has in flight
 }
 
-// String names the work in reports.
+// String returns the name of the work in reports.
 func (w work) String() string {
 	return fmt.Sprintf("%s %s, %d x %d", w.dialect, w.name, w.clients, w.depth)
 }
 
-// text is the statement.
+// text returns the statement.
 func (w work) text() string {
 	if w.rows > 0 {
 		return "SELECT v FROM shop.orders WHERE id = ?"
@@ -39,7 +39,7 @@ func (w work) text() string {
 	return "UPDATE shop.orders SET v = ? WHERE id = 17"
 }
 
-// request is the n-th request of a window.
+// request returns the n-th request of a window.
 func (w work) request(n int, id []byte) message.Message {
 	o := &message.QueryOptions{Consistency: primitive.ConsistencyLevelQuorum, PositionalValues: []*primitive.Value{primitive.NewValue(noise(n, w.value))}}
 	if w.query {
@@ -48,7 +48,7 @@ func (w work) request(n int, id []byte) message.Message {
 	return &message.Execute{QueryId: id, ResultMetadataId: []byte(preparedID), Options: o}
 }
 
-// client is one connection and what it does again and again.
+// client is one connection and what it does repeatedly.
 type client struct {
 	*line
 	depth int          // requests of a round
@@ -56,7 +56,7 @@ type client struct {
 	again int          // errors after which it has tried again
 }
 
-// dialLine connects to a server that it is to call itself name at.
+// dialLine connects to a server, with name as the driver's name.
 func dialLine(address string, d dialect, name string) (*line, error) {
 	c, err := new(net.Dialer).DialContext(context.Background(), "tcp", address)
 	if err != nil {
@@ -109,7 +109,8 @@ func (l *line) login(name string) error {
 	return nil
 }
 
-// ask sends a request while no other is under way, and returns its answer; one that is an error is one.
+// ask sends a request while no other is open, and returns its answer; an ERROR is returned as an
+// error.
 func (l *line) ask(request message.Message) (message.Message, error) {
 	if _, err := l.Write(l.framed(l.envelope(0, request))); err != nil {
 		return nil, err
@@ -159,7 +160,7 @@ func (l *line) exchange(window []byte, answers int) error {
 	return nil
 }
 
-// outcome is what a run of work came to.
+// outcome is the result of a run of work.
 type outcome struct {
 	requests int
 	again    int // errors after which a client has tried again
@@ -167,10 +168,10 @@ type outcome struct {
 	rounds   []time.Duration // each from the first byte sent to the last answer, in order of length
 }
 
-// perSecond is the throughput.
+// perSecond returns the throughput.
 func (o outcome) perSecond() float64 { return float64(o.requests) / o.took.Seconds() }
 
-// quantile is a length of rounds, 0.5 for the median.
+// quantile returns a quantile of the rounds' durations, the median for 0.5.
 func (o outcome) quantile(q float64) time.Duration {
 	if len(o.rounds) == 0 {
 		return 0
@@ -178,10 +179,10 @@ func (o outcome) quantile(q float64) time.Duration {
 	return o.rounds[min(len(o.rounds)-1, int(q*float64(len(o.rounds))))]
 }
 
-// crowd are the clients of one work at one address.
+// crowd is the clients of one work at one address.
 type crowd []*client
 
-// gather connects so many, some at a time; dial makes the i-th.
+// gather connects a number of clients, several at a time; dial makes the i-th.
 func gather(clients int, dial func(i int) (*client, error)) (crowd, error) {
 	all := make(crowd, clients)
 	var group sync.WaitGroup
@@ -218,7 +219,7 @@ func (all crowd) leave() {
 	}
 }
 
-// run has all clients work for some time.
+// run has all clients work for a time.
 func (all crowd) run(span time.Duration) (outcome, error) {
 	var o outcome
 	var mu sync.Mutex
@@ -246,7 +247,7 @@ func (all crowd) run(span time.Duration) (outcome, error) {
 	return o, fault
 }
 
-// work does rounds until a moment; one, however late it begins: a busy machine may not let it in before.
+// work does rounds until a moment, but at least one: a busy machine may start it too late.
 func (c *client) work(end time.Time) (rounds []time.Duration, err error) {
 	for now := time.Now(); len(rounds) == 0 || now.Before(end); {
 		if err := c.round(); err != nil {
@@ -259,7 +260,7 @@ func (c *client) work(end time.Time) (rounds []time.Duration, err error) {
 	return rounds, nil
 }
 
-// noise is data that does not compress, the same each time for a seed.
+// noise returns data that cannot be compressed, the same for equal seeds.
 func noise(seed, n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(b) // never fails

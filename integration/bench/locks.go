@@ -39,7 +39,7 @@ func (s settings) locksOn(n *realNode, r *report) error {
 			span   time.Duration
 		}{
 			{"writes", n.lanes(clients, ways()), s.rounds, 2 * s.span},
-			{"sections", n.lanes(clients, longer()), fewer(s.rounds), 20 * s.span}, // so that what a round begins with is a small part of it
+			{"sections", n.lanes(clients, longer()), fewer(s.rounds), 20 * s.span}, // so that the start of a round is a small part of it
 		} {
 			found, err := compare(fmt.Sprintf("%s on a real node, %d x 1", c.what, clients), c.lanes, c.rounds, c.span)
 			faults = append(faults, err)
@@ -57,11 +57,11 @@ func (s settings) locksOn(n *realNode, r *report) error {
 	return errors.Join(append(faults, err)...)
 }
 
-// fewer is how often something is measured that takes long.
+// fewer returns how often something is measured that takes long.
 func fewer(rounds int) int { return max(1, rounds/10) }
 
-// starts measures how long the proxy takes from its start to the first query that it has forwarded. It has been started here before:
-// its own tables are there.
+// starts measures how long the proxy takes from its start to the first forwarded query. Its own
+// tables exist already.
 func (n *realNode) starts(rounds int) (fact, error) {
 	f := fact{Name: startName, Unit: "ms"}
 	for range rounds {
@@ -75,10 +75,11 @@ func (n *realNode) starts(rounds int) (fact, error) {
 	return f, nil
 }
 
-// startName is the fact of starts.
+// startName is the name of the fact that starts measures.
 const startName = "start of the proxy to the first forwarded query"
 
-// synchronised measures the first put under the lock of a key that has so many rows from before, each time another one.
+// synchronised measures the first put under the lock of a key that has rows from before, each time
+// another key.
 func (n *realNode) synchronised(rows, rounds int) (fact, error) {
 	f := fact{Name: fmt.Sprintf("first put under the lock of a key with rows of before, %d", rows), Unit: "ms"}
 	for i := range rounds {
@@ -100,7 +101,7 @@ func (n *realNode) synchronised(rows, rounds int) (fact, error) {
 	return f, nil
 }
 
-// firstPut is how long the first put takes in a section.
+// firstPut returns how long the first put of a section takes.
 func (w *writer) firstPut(table string) (time.Duration, error) {
 	text := "UPDATE " + table + " USING LOCK ? SET v = ? WHERE k = ? AND c = 0"
 	var err error
@@ -118,7 +119,7 @@ func (w *writer) firstPut(table string) (time.Duration, error) {
 	return took, w.unlock(table)
 }
 
-// fill gives a key its rows, past the proxy.
+// fill writes the rows of a key directly to the node.
 func (n *realNode) fill(key string, rows int) error {
 	l, err := dialKeys(n.node.address)
 	if err != nil {

@@ -1,6 +1,7 @@
-// Command bench measures what the proxy costs beside a bare TCP relay and beside nothing at all, and what locks cost on a real node
-// beside plain writes, in one run, in turns: only ratios taken so say something on a machine that does other things too. `make bench`
-// calls it; `bench -help` lists the flags.
+// Command bench measures what the proxy costs compared with a bare TCP relay and with nothing in
+// between, and what locks cost on a real node compared with plain writes. All of it is measured in
+// turns within one run: only such ratios mean something on a machine that does other things, too.
+// `make bench` calls it; `bench -help` lists the flags.
 package main
 
 import (
@@ -31,7 +32,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// settings are what the command line says.
+// settings are the values of the flags.
 type settings struct {
 	rounds  int
 	span    time.Duration
@@ -92,14 +93,14 @@ func run() error {
 	defer server.stop()
 	var faults []error
 	for _, part := range []func(*report, *child) error{s.forward, s.paced, s.idleClients, s.scale, s.locks} {
-		faults = append(faults, part(&r, server)) // whatever fails, all else is worth to be measured and told
+		faults = append(faults, part(&r, server)) // after an error, all else is still measured and reported
 	}
 	fmt.Println()
 	fmt.Print(r.markdown(before))
 	return errors.Join(append(faults, r.save(s.out), r.plots(s.beside("")))...)
 }
 
-// beside is the path of a file that belongs to the report.
+// beside returns the path of another file of the report.
 func (s settings) beside(suffix string) string {
 	return strings.TrimSuffix(s.out, filepath.Ext(s.out)) + suffix
 }

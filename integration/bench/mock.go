@@ -15,11 +15,11 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// preparedID is what the mock calls every statement; a proxy may give it another name.
+// preparedID is the mock's id of every statement; a proxy may give it another one.
 const preparedID = "0123456789abcdef"
 
-// mock is a CQL server without a database: it answers at once, always the same, in every dialect. How many bytes of rows a client
-// wants is what it says of itself in STARTUP.
+// mock is a CQL server without a database: it answers at once, always the same, in every dialect. A
+// client's name in STARTUP says how many bytes of rows it wants.
 type mock struct{ running sync.WaitGroup }
 
 // serve answers each connection, until the listener is closed.
@@ -68,7 +68,7 @@ func (m *mock) client(l *line) error {
 	}
 }
 
-// handshake answers up to READY, and prepares the answers to what comes then, each by the opcode of its request.
+// handshake answers up to READY, and returns the answers to later requests, by opcode.
 func (m *mock) handshake(l *line) (map[primitive.OpCode][]byte, error) {
 	for {
 		request, err := l.next()
@@ -97,15 +97,16 @@ func (m *mock) handshake(l *line) (map[primitive.OpCode][]byte, error) {
 	}
 }
 
-// supported is the answer to OPTIONS.
+// supported returns the answer to OPTIONS.
 func supported() *message.Supported {
 	return &message.Supported{Options: map[string][]string{"CQL_VERSION": {"3.4.7"}, "COMPRESSION": {"lz4", "snappy"}}}
 }
 
-// wantRows is what a client calls itself that wants so many bytes of rows from its statements; 0: no rows.
+// wantRows returns the name of a client whose statements are to return so many bytes of rows; 0: no
+// rows.
 func wantRows(bytes int) string { return fmt.Sprintf("bench %d", bytes) }
 
-// answersOf are the answers in a dialect to a client of that name.
+// answersOf returns the answers in a dialect to a client of that name.
 func answersOf(d dialect, name string) map[primitive.OpCode][]byte {
 	var size int
 	_, _ = fmt.Sscanf(name, "bench %d", &size) // any other client gets no rows

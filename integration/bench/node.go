@@ -21,7 +21,7 @@ type realNode struct {
 	proxy   *child
 }
 
-// startNode starts both, and makes the tables of ways and of synchronised.
+// startNode starts both, and makes the tables that are measured.
 func startNode(o cassandra.Options) (*realNode, error) {
 	const limit = 10 * time.Minute // the first time Cassandra is fetched
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -54,7 +54,7 @@ func (n *realNode) stop() {
 	_ = n.cluster.Wipe() // what is left is removed by the next start
 }
 
-// start starts the proxy, and tells how long it took until it has forwarded a query.
+// start starts the proxy, and returns how long it took until it had forwarded a query.
 func (n *realNode) start() (time.Duration, error) {
 	began := time.Now()
 	var err error
@@ -101,7 +101,7 @@ func dialKeys(address string) (*line, error) {
 	return dialLine(address, dialect{version: primitive.ProtocolVersion4}, "bench")
 }
 
-// query asks a statement as text.
+// query sends a statement as text.
 func (l *line) query(text string) (message.Message, error) {
 	return l.ask(&message.Query{Query: text, Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelQuorum}})
 }
@@ -110,13 +110,13 @@ func (l *line) query(text string) (message.Message, error) {
 type writer struct {
 	*line
 	key      []byte
-	keys     int    // that it has had, where it takes a new one each time
+	keys     int    // how many it has used, if it uses a new one each time
 	ref      []byte // of the lock that it holds on key; nil: none
 	stamp    int64  // of the last write with a timestamp of its own
 	prepared map[string][]byte
 }
 
-// newWriter connects one whose key nobody else writes.
+// newWriter connects a writer whose key no other client writes.
 func newWriter(address, key string) (*writer, error) {
 	l, err := dialKeys(address)
 	if err != nil {
@@ -125,7 +125,7 @@ func newWriter(address, key string) (*writer, error) {
 	return &writer{line: l, key: []byte(key), prepared: map[string][]byte{}}, nil
 }
 
-// do executes a statement, which is prepared when it is done first, at QUORUM.
+// do executes a statement at QUORUM. It prepares the statement when it is first used.
 func (w *writer) do(text string, values ...[]byte) (message.Message, error) {
 	return w.doAt(nil, text, values...)
 }
@@ -151,7 +151,8 @@ func (w *writer) doAt(stamp *int64, text string, values ...[]byte) (message.Mess
 	return m, nil
 }
 
-// applied executes a statement that answers as a lightweight transaction does, and gives the row behind [applied].
+// applied executes a statement that answers as a lightweight transaction does, and returns the
+// columns after [applied].
 func (w *writer) applied(text string, values ...[]byte) (message.Row, error) {
 	m, err := w.do(text, values...)
 	if err != nil {
@@ -174,7 +175,7 @@ func (w *writer) lock(table string) error {
 	return nil
 }
 
-// turn waits for the lock of its key, which others have and want, and gives it back.
+// turn waits for the lock of its key, which other clients use, too, and unlocks it.
 func (w *writer) turn(table string) error {
 	row, err := w.applied("LOCK "+table+" WHERE k = ? WAIT 60s", w.key)
 	if err != nil {
@@ -190,7 +191,7 @@ func (w *writer) put(value []byte) error {
 	return err
 }
 
-// unlock gives it back.
+// unlock releases it.
 func (w *writer) unlock(table string) error {
 	_, err := w.applied("UNLOCK "+table+" WHERE k = ? USING LOCK ?", w.key, w.ref)
 	w.ref = nil

@@ -14,8 +14,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// The stated rate: so many clients, each with a window of so many requests at equal times, whatever becomes of the one before. Those
-// of different clients come one after the other.
+// The stated rate: a number of clients, each sending windows of requests at fixed intervals,
+// whether or not the window before was answered. The clients' windows are spread over the interval.
 const (
 	paceClients = 100
 	paceDepth   = 10
@@ -24,13 +24,13 @@ const (
 	paceRate = paceClients * paceDepth * int(time.Second/paceEvery) // requests a second
 )
 
-// arrival is a window of requests at its time.
+// arrival is a window of requests and its scheduled time.
 type arrival struct {
 	due  time.Time
 	took time.Duration // from then to the last answer
 }
 
-// keepPace sends the window of a client at its times until a moment.
+// keepPace sends a client's windows at their times until a moment.
 func (c *client) keepPace(first, end time.Time) (all []arrival, err error) {
 	for due := first; due.Before(end); due = due.Add(paceEvery) {
 		time.Sleep(time.Until(due))
@@ -60,19 +60,19 @@ func (all crowd) keepPace(span time.Duration) (met []arrival, took time.Duration
 	return met, time.Since(began), err
 }
 
-// cycle is one collection of garbage, from its beginning to its end.
+// cycle is one garbage collection, from beginning to end.
 type cycle struct{ began, ended time.Time }
 
-// hit reports whether a window was under way in a cycle.
+// hit reports whether a window was open during a cycle.
 func (a arrival) hit(cycles []cycle) bool {
 	return slices.ContainsFunc(cycles, func(c cycle) bool { return a.due.Before(c.ended) && a.due.Add(a.took).After(c.began) })
 }
 
-// collectEvery is the time between two collections that are asked for. By itself the proxy hardly collects: what is forwarded allocates
-// nothing.
+// collectEvery is the time between two requested collections. The proxy by itself hardly collects,
+// since forwarding does not allocate.
 const collectEvery = 100 * time.Millisecond
 
-// collect has the proxy collect its garbage again and again for some time.
+// collect has the proxy collect garbage repeatedly for a time.
 func (c *child) collect(span time.Duration) (all []cycle, err error) {
 	for end := time.Now().Add(span); time.Now().Before(end); time.Sleep(collectEvery) {
 		text, err := c.ask(askCollect)
@@ -88,8 +88,9 @@ func (c *child) collect(span time.Duration) (all []cycle, err error) {
 	return all, nil
 }
 
-// paced measures what the collection of garbage does to clients at the stated rate: half of the time the proxy is left alone, half of
-// it it collects all the time. Its trace of that is kept beside the report. A witness tells what the machine does meanwhile.
+// paced measures what garbage collection does to clients at the stated rate: half of the time the
+// proxy is left alone, half of it it collects all the time. The collector's trace is kept with the
+// report. A witness measures what the machine itself does meanwhile.
 func (s settings) paced(r *report, server *child) error {
 	if s.pace == 0 {
 		return nil
@@ -115,7 +116,7 @@ func (s settings) paced(r *report, server *child) error {
 	return errors.Join(err, fault)
 }
 
-// pacing is what was found at the stated rate.
+// pacing is the result at the stated rate.
 type pacing struct {
 	quiet, met          []arrival // while the proxy was left alone, and while it collected
 	took                time.Duration
@@ -124,7 +125,7 @@ type pacing struct {
 	lateOften, lateMost float64 // what the witness saw
 }
 
-// keepPaceAt works at a proxy twice for some time; it writes its trace to a file.
+// keepPaceAt runs both halves at a proxy, which writes its trace to a file.
 func keepPaceAt(proxy *child, trace string, span time.Duration) (p pacing, err error) {
 	w := work{name: "EXECUTE read", dialect: dialect{version: primitive.ProtocolVersion4}, value: 16, rows: 100, depth: paceDepth}
 	all, err := gather(paceClients, func(int) (*client, error) { return dialClient(proxy.address, w) })
@@ -152,7 +153,7 @@ func keepPaceAt(proxy *child, trace string, span time.Duration) (p pacing, err e
 // longestStop is the fact of the longest stop at the stated rate.
 const longestStop = "longest stop by the garbage collector, at a stated rate"
 
-// facts tell what was found.
+// facts returns the result as facts.
 func (p pacing) facts() []fact {
 	var during, outside, quiet samples
 	for _, a := range p.met {
@@ -184,14 +185,15 @@ func (p pacing) facts() []fact {
 	}
 }
 
-// micro is a duration in microseconds.
+// micro returns a duration in microseconds.
 func micro(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
-// stopsOfCycle is how often a collection stops everything: before it marks, and when it has.
+// stopsOfCycle is how often a collection stops the world: before marking, and after it.
 const stopsOfCycle = 2
 
-// stopsIn reads the trace that GODEBUG=gctrace=1 writes: of the three times on the clock of each collection, the first and the last are
-// those for which everything stood, with the wait until it did. In microseconds.
+// stopsIn reads the trace that GODEBUG=gctrace=1 writes. Of the three wall-clock times of each
+// collection, the first and the last are those for which the world was stopped, including the wait
+// for that. It returns microseconds.
 func stopsIn(path string) (samples, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // G304: our own
 	if err != nil {
@@ -210,7 +212,8 @@ func stopsIn(path string) (samples, error) {
 	return all, nil
 }
 
-// collected collects garbage now, and tells when it began and ended, in nanoseconds of the wall clock.
+// collected collects garbage now, and returns when that began and ended, in nanoseconds of the wall
+// clock.
 func collected() string {
 	began := time.Now()
 	runtime.GC()

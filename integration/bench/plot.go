@@ -9,7 +9,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// plots draws the report into files whose names begin alike: what is forwarded, and what was done on a real node.
+// plots draws the report into files with a common prefix: what is forwarded, and what was done on a
+// real node.
 func (r report) plots(prefix string) error {
 	if err := r.plotForwarded(prefix + ".svg"); err != nil {
 		return err
@@ -33,7 +34,8 @@ func (r report) plotForwarded(path string) error {
 	return drawn(p, names, []string{"relay", "proxy"}, bars, path)
 }
 
-// plotNode draws the throughput of each way to write a key, in parts of that of the plain write, for each number of clients.
+// plotNode draws the throughput of each way to write a key, relative to the plain write, for each
+// number of clients.
 func (r report) plotNode(path string) error {
 	var names, works []string
 	bars := map[string]plotter.Values{}
@@ -51,7 +53,7 @@ func (r report) plotNode(path string) error {
 	return drawn(p, names, works, bars, path)
 }
 
-// drawn draws bars side by side into a file: one of each kind at each name. Nothing is no drawing.
+// drawn draws bars into a file, one of each kind for each name. Without bars it draws nothing.
 func drawn(p *plot.Plot, names, kinds []string, bars map[string]plotter.Values, path string) error {
 	if len(names) == 0 {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"music/proxy"
 )
 
-// serveProxy is the frontend of the product in front of a server that is no Cassandra: all that a request meets that is not ours. It
-// knows a critical table, so that every statement is asked whether it is about it. It serves until ctx ends.
+// serveProxy serves as the product's frontend in front of a server that is not Cassandra. It knows
+// a critical table, so each statement is checked against it. It returns when ctx ends.
 func serveProxy(ctx context.Context, l net.Listener, to string) error {
 	advertise, err := netip.ParseAddrPort(l.Addr().String())
 	if err != nil {
@@ -40,8 +40,8 @@ func serveProxy(ctx context.Context, l net.Listener, to string) error {
 	}).Serve(ctx, l)
 }
 
-// serveMusic is the whole product in front of a real node, at the address of the listener, which it opens itself when it is ready. It
-// serves until ctx ends.
+// serveMusic serves as the whole product in front of a real node, at the address of the listener,
+// which it opens itself when it is ready. It returns when ctx ends.
 func serveMusic(ctx context.Context, l net.Listener, to string) error {
 	if err := l.Close(); err != nil {
 		return err
@@ -53,5 +53,5 @@ func serveMusic(ctx context.Context, l net.Listener, to string) error {
 	return proxy.Run(ctx, c, proxy.Logs{Log: log, Audit: log}, nil)
 }
 
-// nobody gives no locks: the statements of this benchmark ask for none.
+// nobody is Locks that are never called: the statements of this benchmark need none.
 type nobody struct{ frontend.Locks }

@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// relay copies bytes between clients and a server and looks at none: what anything in between costs at least.
+// relay copies bytes between clients and a server without reading them: the least that anything in
+// between can cost.
 type relay struct {
 	to      string
 	running sync.WaitGroup

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// samples are what the rounds of one measurement gave.
+// samples are the values of one measurement, one for each round.
 type samples []float64
 
 // quantile returns the value below which a part q of the values lies, the median at 0.5; 0 if there are no values.
@@ -19,10 +19,10 @@ func (s samples) quantile(q float64) float64 {
 	return slices.Sorted(slices.Values(s))[min(len(s)-1, int(q*float64(len(s))))]
 }
 
-// median is the middle one; 0 if there is none.
+// median returns the median; 0 if there are no values.
 func (s samples) median() float64 { return s.quantile(0.5) }
 
-// String is the median with the quartiles, if there can be any: half of the rounds lie between these.
+// String returns the median with the quartiles, if there are any.
 func (s samples) String() string {
 	switch len(s) {
 	case 0:
@@ -33,7 +33,7 @@ func (s samples) String() string {
 	return fmt.Sprintf("%s (%s–%s)", short(s.median()), short(s.quantile(0.25)), short(s.quantile(0.75)))
 }
 
-// short is a number with three digits that count.
+// short returns a number with three significant digits.
 func short(v float64) string {
 	switch {
 	case v >= 100:
@@ -53,7 +53,7 @@ type report struct {
 	Facts       []fact       `json:"facts"`
 }
 
-// fact is a number that stands by itself, measured once or several times.
+// fact is a single number, measured once or several times.
 type fact struct {
 	Name   string  `json:"name"`
 	Values samples `json:"values"`
@@ -85,7 +85,7 @@ func load(path string) (report, error) {
 	return r, nil
 }
 
-// of finds what a target made of a work; nil if it was not measured.
+// of returns the measurement of a target, nil if there is none.
 func (c comparison) of(target string) *measured {
 	i := slices.IndexFunc(c.Targets, func(m measured) bool { return m.Target == target })
 	if i < 0 {
@@ -94,7 +94,8 @@ func (c comparison) of(target string) *measured {
 	return &c.Targets[i]
 }
 
-// row is one line of the table of ratios, which is what one run can say: its own numbers beside each other, round by round.
+// row is one line of the table of ratios, each of the values of one round: only values of one run
+// are compared.
 type row struct {
 	work                 string
 	cpu, throughput, p50 samples // proxy against relay
@@ -117,7 +118,8 @@ func (r report) rows() []row {
 	return all
 }
 
-// ratios are those of the rounds: the two of a round have met the same machine, the medians of all rounds perhaps not.
+// ratios returns the ratios of each round. The two values of a round were measured on the same
+// machine load; the medians over all rounds perhaps not.
 func ratios(a, b samples) samples {
 	var all samples
 	for i := range min(len(a), len(b)) {
@@ -128,7 +130,7 @@ func ratios(a, b samples) samples {
 	return all
 }
 
-// markdown is the report as docs/performance.md shows it; before may be nil.
+// markdown returns the report as docs/performance.md shows it; before may be nil.
 func (r report) markdown(before *report) string {
 	text := r.verdicts()
 	text += "\n| work (clients x in flight) | CPU, proxy : relay | proxy's CPU a request | throughput, proxy : relay | p50, proxy : relay |\n|---|---|---|---|---|\n"
@@ -147,7 +149,8 @@ func (r report) markdown(before *report) string {
 	return text
 }
 
-// markdown is what was measured on a real node, each way beside the plain write through the proxy.
+// markdown returns the measurements on a real node, each way compared with the plain write through
+// the proxy.
 func (c comparison) markdown(before *report) string {
 	text := fmt.Sprintf("\n| %s | a second | of a plain write's | p50, µs | p99, µs | proxy's CPU, µs | tried again |\n|---|---|---|---|---|---|---|\n", c.Work)
 	for _, m := range c.Targets {
@@ -157,7 +160,8 @@ func (c comparison) markdown(before *report) string {
 	return text
 }
 
-// share is the throughput of a way in parts of that of the plain write through the proxy, round by round.
+// share returns the throughput of a way divided by that of the plain write through the proxy, for
+// each round.
 func (c comparison) share(name string) samples {
 	m, plain := c.of(name), c.of(plainWrite)
 	if m == nil || plain == nil {

@@ -10,7 +10,8 @@ import (
 	"music/musiccore"
 )
 
-// scale measures what locks take in memory and time, from few to many: the curves must not bend up.
+// scale measures the memory and time that locks take, from few to many: the curves must not bend
+// upwards.
 func (s settings) scale(r *report, _ *child) error {
 	for _, n := range upTo(s.keys) {
 		m, err := newShelf().hold(n)
@@ -40,7 +41,7 @@ func (s settings) scale(r *report, _ *child) error {
 	return nil
 }
 
-// upTo returns 1, 100, 10,000 and so on, and last at the end.
+// upTo returns 1, 100, 10,000 and so on, and finally last.
 func upTo(last int) (all []int) {
 	for n := 1; n < last; n *= 100 {
 		all = append(all, n)
@@ -48,7 +49,7 @@ func upTo(last int) (all []int) {
 	return append(all, last)
 }
 
-// shelf is the core of a lock service whose store answers at once.
+// shelf is a core whose store answers at once.
 type shelf struct {
 	core    *musiccore.Core
 	rows    map[musiccore.Key]musiccore.Row
@@ -59,7 +60,7 @@ type shelf struct {
 	op      musiccore.OpID
 }
 
-// newShelf has a session that lives.
+// newShelf returns a shelf with a valid session.
 func newShelf() *shelf {
 	o := musiccore.Defaults()
 	o.SessionLease = 24 * time.Hour
@@ -74,7 +75,7 @@ func newShelf() *shelf {
 	return s
 }
 
-// carryOut does what the core wants until it wants nothing more.
+// carryOut carries out the core's commands until there are none.
 func (s *shelf) carryOut(todo []musiccore.Command) {
 	for len(todo) > 0 {
 		c := todo[len(todo)-1]
@@ -83,7 +84,7 @@ func (s *shelf) carryOut(todo []musiccore.Command) {
 	}
 }
 
-// note takes note of the answers in what the core says, and returns what it wants.
+// note records the answers among the effects, and returns the commands.
 func (s *shelf) note(fx musiccore.Effects) []musiccore.Command {
 	for _, a := range fx.Answers {
 		if a.Err != nil {
@@ -99,7 +100,7 @@ func (s *shelf) note(fx musiccore.Effects) []musiccore.Command {
 	return fx.Commands
 }
 
-// result is what the store does.
+// result returns the store's result of a command.
 func (s *shelf) result(c musiccore.Command) musiccore.Result {
 	row, found := s.rows[c.Key]
 	before := &row
@@ -119,7 +120,7 @@ func (s *shelf) result(c musiccore.Command) musiccore.Result {
 	return musiccore.Result{Status: musiccore.StatusDone}
 }
 
-// lock asks for the lock of a key, and returns what the core wants for it.
+// lock requests the lock of a key, and returns the commands for it.
 func (s *shelf) lock(k musiccore.Key) []musiccore.Command {
 	s.op++
 	return s.note(s.core.Lock(s.now, s.op, k, musiccore.Request{Wait: time.Hour}))
@@ -136,16 +137,16 @@ func (s *shelf) read(k musiccore.Key) {
 	s.carryOut(s.note(fx))
 }
 
-// holding is what so many held locks take.
+// holding is the memory and time of a number of held locks.
 type holding struct {
 	bytes      float64 // each
-	objects    float64 // each: what a collection has to look at
-	lock       samples // of processor time to LOCK and read twice, µs, in ten parts of the way
-	get        samples // … to read again
-	collection samples // … of full collections, ms
+	objects    float64 // each: what a collection has to scan
+	lock       samples // processor time to LOCK and read twice, µs, in ten parts of the run
+	get        samples // processor time to read again, µs
+	collection samples // processor time of full collections, ms
 }
 
-// hold has so many keys held, each read twice, and returns what that takes.
+// hold locks keys, reads each twice, and returns what that takes.
 func (s *shelf) hold(keys int) (m holding, err error) {
 	refs := make([]musiccore.LockRef, keys)
 	before, pieces := heap(), heapObjects()
@@ -179,8 +180,8 @@ func keyNumber(i int) musiccore.Key {
 	return musiccore.Key{Table: [16]byte{1}, PK: fmt.Sprintf("key %07d", i)}
 }
 
-// inParts does something n times, in up to ten parts, and returns what processor time it takes in
-// each, in microseconds.
+// inParts runs do n times, in up to ten parts, and returns the processor time of each part, in
+// microseconds.
 func inParts(n int, do func(i int)) (each samples) {
 	size := (n + 9) / 10
 	for from := 0; from < n; from += size {
@@ -195,15 +196,15 @@ func inParts(n int, do func(i int)) (each samples) {
 	return each
 }
 
-// milliseconds returns the processor time that something takes, of all threads of this process:
-// other than a clock it does not say what else the machine has to do.
+// milliseconds returns the processor time of do, over all threads of this process. Unlike wall
+// time, it does not depend on what else the machine does.
 func milliseconds(do func()) float64 {
 	before := processorTime()
 	do()
 	return float64((processorTime() - before).Nanoseconds()) / 1e6
 }
 
-// processorTime returns how long this process has computed.
+// processorTime returns the processor time of this process so far.
 func processorTime() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
@@ -212,8 +213,8 @@ func processorTime() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// crowd has so many waiters on one key, who come while the store is busy with the first, and returns the bytes that each takes and how
-// long hand-overs take in microseconds.
+// crowd has clients wait for one key, who come while the store is busy with the first, and returns
+// the bytes for each and the duration of hand-overs in microseconds.
 func (s *shelf) crowd(waiters int) (bytes float64, handOver samples, err error) {
 	k := musiccore.Key{Table: [16]byte{1}, PK: "wanted"}
 	s.carryOut(s.lock(k))
@@ -236,14 +237,14 @@ func (s *shelf) crowd(waiters int) (bytes float64, handOver samples, err error) 
 	return used / float64(waiters), handOver, s.refused
 }
 
-// heapObjects is how many pieces of memory there are.
+// heapObjects returns the number of allocated objects.
 func heapObjects() float64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapObjects)
 }
 
-// heap is the memory in use, after what nobody needs has been given back.
+// heap returns the memory in use after a collection.
 func heap() float64 {
 	runtime.GC()
 	runtime.GC() // what the first has only found to be free

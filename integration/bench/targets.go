@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// goal is a number that the product promises: the worst of what was measured for it is to be within the bound.
+// goal is a number that the product promises: the worst value that was measured for it must be
+// within the bound.
 type goal struct {
 	name  string
 	bound float64
@@ -16,7 +17,7 @@ type goal struct {
 	of    func(r report) samples // one for each work
 }
 
-// goals are those of docs/design.md 9 that one machine can show.
+// goals returns those of docs/design.md 9 that one machine can show.
 func goals() []goal {
 	cpu, p50 := func(x row) samples { return x.cpu }, func(x row) samples { return x.p50 }
 	return []goal{
@@ -34,7 +35,7 @@ func goals() []goal {
 	}
 }
 
-// ratiosOf are the medians of a ratio of the works that match.
+// ratiosOf returns the medians of a ratio for the works that match.
 func ratiosOf(works string, ratio func(row) samples) func(report) samples {
 	matches := regexp.MustCompile(works)
 	return func(r report) (all samples) {
@@ -47,7 +48,7 @@ func ratiosOf(works string, ratio func(row) samples) func(report) samples {
 	}
 }
 
-// factsOf are the medians of the facts that match.
+// factsOf returns the medians of the facts that match.
 func factsOf(names string) func(report) samples {
 	matches := regexp.MustCompile(names)
 	return func(r report) (all samples) {
@@ -60,7 +61,7 @@ func factsOf(names string) func(report) samples {
 	}
 }
 
-// heldPut is the share of a put under a held lock, for each number of clients.
+// heldPut returns the share of a put under a held lock, for each number of clients.
 func heldPut(r report) (all samples) {
 	for _, c := range r.Node {
 		if share := c.share(put); share != nil {
@@ -70,7 +71,7 @@ func heldPut(r report) (all samples) {
 	return all
 }
 
-// met reports whether all that was measured is within the bound.
+// met reports whether all values are within the bound.
 func (g goal) met(measured samples) bool {
 	if g.least {
 		return slices.Min(measured) >= g.bound
@@ -78,7 +79,8 @@ func (g goal) met(measured samples) bool {
 	return slices.Max(measured) <= g.bound
 }
 
-// verdicts is each goal that something was measured for, with the least and the most of its works. docs/performance.md has the same table.
+// verdicts returns a table of the goals for which there are values, each with the range over its
+// works. docs/performance.md has the same table.
 func (r report) verdicts() string {
 	text := "| target | | measured | |\n|---|---|---|---|\n"
 	for _, g := range goals() {
@@ -99,7 +101,7 @@ func (r report) verdicts() string {
 	return text
 }
 
-// row begins the goal's row in a table: what is promised.
+// row returns the beginning of the goal's row in a table: what is promised.
 func (g goal) row() string {
 	sign := "≤"
 	if g.least {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// secured speaks TLS at a listener, as the product does towards drivers, with a certificate of the moment that nobody verifies.
+// secured returns a listener with TLS, as the product has towards drivers, with a temporary
+// certificate that no client verifies.
 func secured(l net.Listener) (net.Listener, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// way is one to write a key.
+// way is one way to write a key.
 type way struct {
 	name   string
 	direct bool // to the node
 	once   func(w *writer, value []byte) error
 }
 
-// plainWrite is the way that others are measured by.
+// plainWrite is the way that others are compared with.
 const plainWrite = "QUORUM write"
 
-// put is the way that is to be as good.
+// put is the way that should be as fast.
 const put = "put under a held lock"
 
-// ways are those that are compared, of one write each: a put, and what there is of it without the proxy.
+// ways returns the ways of one write each: a put, and what of it there is without the proxy.
 func ways() []way {
 	return []way{
 		{name: plainWrite + ", direct", direct: true, once: (*writer).plain},
@@ -29,7 +29,7 @@ func ways() []way {
 	}
 }
 
-// longer are the ways that are more than one write, beside the plain one.
+// longer returns the ways that are more than one write, together with the plain one.
 func longer() []way {
 	return []way{
 		{name: plainWrite, once: (*writer).plain},
@@ -48,13 +48,13 @@ func longer() []way {
 	}
 }
 
-// plain writes without a lock, in a table that knows none.
+// plain writes without a lock, in a table that is not critical.
 func (w *writer) plain(value []byte) error {
 	_, err := w.do("UPDATE bench.plain SET v = ? WHERE k = ?", value, w.key)
 	return err
 }
 
-// stamped writes as the proxy does for a put: what remains of the statement, with a timestamp.
+// stamped writes what the proxy sends for a put: the rest of the statement, with a timestamp.
 func (w *writer) stamped(value []byte) error {
 	w.stamp = max(w.stamp+1, time.Now().UnixMicro())
 	_, err := w.doAt(&w.stamp, "UPDATE bench.locked SET v = ? WHERE k = ?", value, w.key)
@@ -90,7 +90,7 @@ func (w *writer) section(value []byte) error {
 // conditional is a lightweight transaction.
 func (w *writer) conditional(value []byte) error {
 	const text = "UPDATE bench.plain SET v = ? WHERE k = ? IF EXISTS"
-	if w.prepared[text] == nil { // the first time: there has to be something
+	if w.prepared[text] == nil { // the first time: the row has to exist
 		if err := w.plain(value); err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (w *writer) conditional(value []byte) error {
 	return err
 }
 
-// lanes are ways, each for so many clients with keys of their own.
+// lanes returns ways, each for a number of clients with keys of their own.
 func (n *realNode) lanes(clients int, ways []way) []lane {
 	var all []lane
 	value := noise(0, 100)
@@ -122,7 +122,8 @@ func (n *realNode) lanes(clients int, ways []way) []lane {
 	return all
 }
 
-// patient tries again what a busy Cassandra fails now and then, as an application does, and counts it. Its round takes so long then.
+// patient repeats what a busy Cassandra fails now and then, as an application does, and counts it.
+// The round takes longer then.
 func (c *client) patient(once func() error) error {
 	const tries = 3
 	err := once()

@@ -23,7 +23,7 @@ type dialect struct {
 	tls     bool
 }
 
-// String is the dialect as reports name it: v4, v5+lz4, v5+TLS.
+// String returns the dialect as reports name it: v4, v5+lz4, v5+TLS.
 func (d dialect) String() string {
 	name := fmt.Sprintf("v%d", d.version)
 	if d.lz4 {
@@ -35,7 +35,7 @@ func (d dialect) String() string {
 	return name
 }
 
-// startup is the first request of a connection; name goes into DRIVER_NAME.
+// startup returns the first request of a connection, with name as DRIVER_NAME.
 func (d dialect) startup(name string) *message.Startup {
 	m := message.NewStartup(message.StartupOptionDriverName, name)
 	if d.lz4 {
@@ -44,7 +44,8 @@ func (d dialect) startup(name string) *message.Startup {
 	return m
 }
 
-// envelope encodes one message. In versions 3 and 4 its body is compressed where the dialect is, but for STARTUP.
+// envelope encodes one message. In versions 3 and 4 its body is compressed if the dialect is,
+// except for STARTUP.
 func (d dialect) envelope(stream int16, m message.Message) []byte {
 	codec := frame.NewCodec()
 	f := frame.NewFrame(d.version, stream, m)
@@ -59,10 +60,10 @@ func (d dialect) envelope(stream int16, m message.Message) []byte {
 	return b.Bytes()
 }
 
-// maxPayload is how much goes into one segment of version 5.
+// maxPayload is how many bytes go into one segment of version 5.
 const maxPayload = 100 << 10
 
-// framed puts whole envelopes, one behind the other, into what goes over the wire after the handshake.
+// framed puts envelopes into the framing that follows the handshake.
 func (d dialect) framed(envelopes []byte) []byte {
 	if d.version < primitive.ProtocolVersion5 {
 		return envelopes
@@ -86,15 +87,15 @@ func (d dialect) framed(envelopes []byte) []byte {
 	return out.Bytes()
 }
 
-// headerLength is that of an envelope's header, of any version from 3 on.
+// headerLength is the length of an envelope's header in all versions from 3 on.
 const headerLength = 9
 
-// envelopeLength is that of the envelope that b begins with.
+// envelopeLength returns the length of the envelope that b begins with.
 func envelopeLength(b []byte) int {
 	return headerLength + int(binary.BigEndian.Uint32(b[5:]))
 }
 
-// line reads envelopes from a connection, whose framing changes behind the handshake of version 5.
+// line reads envelopes from a connection, whose framing changes after the handshake in version 5.
 type line struct {
 	net.Conn
 	dialect
@@ -104,12 +105,12 @@ type line struct {
 	large    []byte        // the envelope last read from the plain stream
 }
 
-// newLine has read nothing yet.
+// newLine returns the line of a new connection.
 func newLine(c net.Conn, d dialect) *line {
 	return &line{Conn: c, dialect: d, in: bufio.NewReaderSize(c, 64<<10)}
 }
 
-// begin changes to the framing behind the handshake.
+// begin changes to the framing that follows the handshake.
 func (l *line) begin() {
 	if l.version < primitive.ProtocolVersion5 {
 		return
@@ -141,7 +142,7 @@ func (l *line) next() ([]byte, error) {
 	return envelope, nil
 }
 
-// plain reads an envelope that stands by itself.
+// plain reads an envelope that is not in a segment.
 func (l *line) plain() ([]byte, error) {
 	header, err := l.in.Peek(headerLength)
 	if err != nil {
@@ -156,10 +157,10 @@ func (l *line) plain() ([]byte, error) {
 	return l.large, err
 }
 
-// dry tells that the next envelope has not arrived, as far as one can see.
+// dry reports whether the next envelope has not arrived yet, as far as is known.
 func (l *line) dry() bool { return len(l.payload) == 0 && l.in.Buffered() == 0 }
 
-// decoded is the message of an envelope, compressed or not.
+// decoded returns the message of an envelope, compressed or not.
 func decoded(envelope []byte) (message.Message, error) {
 	f, err := frame.NewCodecWithCompression(lz4.Compressor{}).DecodeFrame(bytes.NewReader(envelope))
 	if err != nil {
@@ -168,7 +169,8 @@ func decoded(envelope []byte) (message.Message, error) {
 	return f.Body.Message, nil
 }
 
-// blocks is lz4 as segments have it. The protocol library guesses how long a block becomes, and fails where it shrank a lot.
+// blocks is lz4 as segments use it. The protocol library guesses the decompressed length of a
+// block, and fails if the block shrank a lot.
 type blocks struct{}
 
 // Compress implements segment.PayloadCompressor.

@@ -12,8 +12,8 @@ import (
 // witnessEvery is how long a witness sleeps at a time.
 const witnessEvery = time.Millisecond
 
-// witness is a process that does nothing but sleep, and says in the end how late it was woken: what every process of this machine has to
-// stand at that time, whatever it does.
+// witness is a process that does nothing but sleep, and reports at its end how late it was woken:
+// what every process of this machine has to bear at that time.
 func witness(ctx context.Context, _ net.Listener, _ string) error {
 	var late samples
 	for len(late) == 0 || ctx.Err() == nil {
@@ -25,7 +25,8 @@ func witness(ctx context.Context, _ net.Listener, _ string) error {
 	return nil
 }
 
-// end ends a witness, and is what it has seen: how late it was woken at 99.9 % of the times, and at most, in microseconds.
+// end ends a witness and returns how late it was woken: the 99.9th percentile and the maximum, in
+// microseconds.
 func (c *child) end() (often, most float64, err error) {
 	_ = c.stdin.Close()
 	_, err = fmt.Fscan(bufio.NewReader(c.stdout), &often, &most)

@@ -1,5 +1,6 @@
-// Package chaos plays applications and faults against three real nodes and three proxies in an emulated network, and checks what the
-// applications saw: entry consistency under failures, on everything that was acknowledged.
+// Package chaos runs applications and faults against three real nodes and three proxies in an
+// emulated network, and checks what the applications saw: entry consistency under failures, for
+// everything that was acknowledged.
 package chaos
 
 import (
@@ -57,10 +58,10 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	assert.GreaterOrEqual(t, h.count(done), 10, "hardly anything was done: nothing was shown")
 }
 
-// keys are few, so that clients meet.
+// keys returns a few keys, so that clients contend for them.
 func keys() []string { return []string{"a", "b", "c"} }
 
-// disturb strikes faults until ctx ends, and returns how often each has struck.
+// disturb causes faults until ctx ends, and returns how often each had an effect.
 func (w *world) disturb(ctx context.Context, t *testing.T) map[string]int {
 	t.Helper()
 	random := rand.New(rand.NewPCG(*seed, 1<<40))
@@ -74,7 +75,7 @@ func (w *world) disturb(ctx context.Context, t *testing.T) map[string]int {
 	return struck
 }
 
-// readBack adds to the history what a holder finds who comes when everything has been mended: the last word on every key.
+// readBack adds to the history what a last holder reads of every key after all faults have ended.
 func (w *world) readBack(t *testing.T, last *client) {
 	t.Helper()
 	must(t, w.nodes.Wait(t.Context()))

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// told makes a history of operations on one key that follow each other, each a second long.
+// told returns a history of operations on one key, one after another, each a second long.
 func told(ops ...op) *history {
 	h := new(history)
 	for i, o := range ops {
@@ -21,7 +21,7 @@ func told(ops ...op) *history {
 	return h
 }
 
-// The checker finds what it is there to find, and nothing else.
+// The checker finds every kind of violation, and nothing in a correct history.
 func TestCheckerFinds(t *testing.T) {
 	put := func(ref int64, v int, x outcome) op { return op{ref: ref, put: true, value: v, outcome: x} }
 	get := func(ref int64, v int) op { return op{ref: ref, value: v, outcome: done} }

@@ -11,10 +11,11 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// patience is how long a client waits for an answer, more than any fault lasts that is healed.
+// patience is how long a client waits for an answer, longer than any temporary fault.
 const patience = 8 * time.Second
 
-// client uses locks as applications do, one operation at a time, and goes to another proxy when it is not answered.
+// client uses locks as applications do, one operation at a time, and changes to another proxy when
+// it gets no answer.
 type client struct {
 	id       int
 	history  *history
@@ -37,15 +38,15 @@ func (c *client) run(ctx context.Context) {
 	}
 }
 
-// move goes to another proxy.
+// move changes to another proxy.
 func (c *client) move() { c.at = c.random.IntN(sites) }
 
-// statement is one statement of the product at the present proxy.
+// statement returns a statement for the present proxy.
 func (c *client) statement(format string, args ...any) *gocql.Query {
 	return c.sessions[c.at].Query(fmt.Sprintf(format, args...))
 }
 
-// lock waits for a lock as long as it seems to get nearer; 0: not this time.
+// lock waits for a lock as long as it seems to get closer; it returns 0 if it has given up.
 func (c *client) lock(ctx context.Context, key string) int64 {
 	how := "WAIT 1s LEASE 5s"
 	var ref int64
@@ -70,7 +71,7 @@ func (c *client) lock(ctx context.Context, key string) int64 {
 	return 0
 }
 
-// section does some operations under a reference, and mostly gives it back.
+// section does some operations under a reference, and usually unlocks it.
 func (c *client) section(ctx context.Context, key string, ref int64) {
 	for range 1 + c.random.IntN(40) {
 		o := op{client: c.id, key: key, ref: ref, put: c.random.IntN(2) == 0}
@@ -88,7 +89,7 @@ func (c *client) section(ctx context.Context, key string, ref int64) {
 	}
 }
 
-// operate does one operation and notes what came of it.
+// operate does one operation and records its outcome.
 func (c *client) operate(ctx context.Context, o *op) error {
 	o.called = c.history.now()
 	var err error
@@ -107,7 +108,7 @@ func (c *client) operate(ctx context.Context, o *op) error {
 	return err
 }
 
-// judged is what an answer says about an operation.
+// judged returns what an answer says about an operation.
 func judged(err error) (x outcome, over bool) {
 	var told gocql.RequestError
 	switch {

@@ -21,38 +21,40 @@ var (
 	contendClients = flag.String("contend.clients", "1,3", "clients at each site, one measurement for each number")
 )
 
-// far are three sites like those of the paper (§VIII-a), whose round trips are between a quarter of a continent and a whole one.
+// far is three sites like those of the paper (§VIII-a), with round trips of a quarter of a
+// continent to a whole one.
 func far() plan {
 	return plan{lease: 10 * time.Second, maxWait: 6 * time.Second, links: []wan.Link{
 		{A: 1, B: 2, RTT: 54 * time.Millisecond}, {A: 1, B: 3, RTT: 72 * time.Millisecond}, {A: 2, B: 3, RTT: 24 * time.Millisecond},
 	}}
 }
 
-// section is one that has been ended: where, under which reference, and when it was asked for, entered and left.
+// section is a completed section: its site, its reference, and when it was requested, entered and
+// left.
 type section struct {
 	site                 int
 	ref                  int64
 	asked, entered, left time.Duration
 }
 
-// contender is a client at a site that wants a key again and again.
+// contender is a client at a site that enters sections of a key repeatedly.
 type contender struct {
 	site     int
 	session  *gocql.Session
 	began    time.Time
 	tries    int
 	sections []section
-	unknown  int // answers that tell nothing
+	unknown  int // unknown outcomes
 	refused  int // conditions that did not hold, or operations that were refused
 }
 
-// contest is a way to write under exclusion, or one to compare with.
+// contest is a way to write under exclusion, or one to compare it with.
 type contest struct {
 	name   string
 	port   int // address of a site that clients connect to: theNode or theProxy
 	one    func(ctx context.Context, c *contender, key string) error
 	create string
-	keys   int // that a client has for itself; 0: all want the same one
+	keys   int // that a client has for itself; 0: all clients use the same one
 }
 
 const (
@@ -60,7 +62,7 @@ const (
 	theProxy = 2
 )
 
-// contests are the ways to write one key that others want, too.
+// contests returns the ways to write one key that other clients write, too.
 func contests() []contest {
 	return []contest{
 		{name: "lock, put, unlock through the site's proxy", port: theProxy, one: onePut},
@@ -74,7 +76,8 @@ func contests() []contest {
 	}
 }
 
-// alone are the ways to write keys that nobody else wants. A key that is one of many comes back when its proxy has long given it back.
+// alone returns the ways to write keys that no other client uses. A key that is one of many is used
+// again only after its proxy has released it.
 func alone() []contest {
 	const always, many, each = 1, 10, 1 << 30
 	return []contest{
@@ -86,8 +89,8 @@ func alone() []contest {
 	}
 }
 
-// TestContendedKey measures how many sections a second clients at three sites get on one key, and who gets them. It asserts nothing
-// about time: `make contend` prints it.
+// TestContendedKey measures how many sections per second clients at three sites do on one key, and
+// how they are distributed. It asserts nothing about time: `make contend` prints it.
 func TestContendedKey(t *testing.T) {
 	if *contendFor == 0 {
 		t.Skip("a measurement: see make contend")
@@ -109,11 +112,12 @@ func TestContendedKey(t *testing.T) {
 	}
 }
 
-// warming is how long each way is tried first, for Java's compiler.
+// warming is for how long each way runs before it is measured, for Java's compiler.
 const warming = 5 * time.Second
 
-// TestUncontendedSections measures what a section takes at each of three sites whose keys nobody else wants: the sums of docs/design.md 9 are
-// those of the medians. It asserts nothing about time: `make contend` prints it.
+// TestUncontendedSections measures how long a section takes at each of three sites whose keys no
+// other client uses: the sums of docs/design.md 9 are those of the medians. It asserts nothing
+// about time: `make contend` prints it.
 func TestUncontendedSections(t *testing.T) {
 	if *contendFor == 0 {
 		t.Skip("a measurement: see make contend")
@@ -142,7 +146,7 @@ func (w *world) contendable(t *testing.T) *gocql.Session {
 	return session
 }
 
-// contend lets clients at all sites want a key, or each its own, and tells what came of it.
+// contend has clients at all sites use one key, or each its own, and logs the result.
 func (w *world) contend(t *testing.T, s *gocql.Session, way contest, key string, clients int, span time.Duration) string {
 	t.Helper()
 	if way.create != "" {
@@ -175,7 +179,7 @@ func (w *world) contend(t *testing.T, s *gocql.Session, way contest, key string,
 	return summary(way, all, time.Since(began))
 }
 
-// key is what a client wants next.
+// key returns the key of a client's next section.
 func (o contest) key(c *contender, name string) string {
 	if o.keys == 0 {
 		return name
@@ -192,7 +196,7 @@ func (w *world) sessionInside(site, n int) (*gocql.Session, error) {
 	return c.CreateSession()
 }
 
-// fault counts answers other than success.
+// fault counts errors.
 func (c *contender) fault(err error) {
 	if x, _ := judged(err); x == refused {
 		c.refused++
@@ -204,8 +208,8 @@ func (c *contender) fault(err error) {
 // section does something under the lock.
 func (c *contender) section(ctx context.Context, key string, what func(ctx context.Context, key string, ref int64) error) error {
 	s := section{site: c.site, asked: time.Since(c.began)}
-	// Who expects to queue says how long its driver bears to wait: it need not be told a reference before its turn, and the
-	// waiters of a proxy share a block.
+	// A client that expects to queue says how long its driver can wait: then it needs no reference
+	// before its turn, and the waiters of a proxy share a block.
 	for how := "WAIT 5s"; s.entered == 0; {
 		row := map[string]any{}
 		if err := c.session.Query(fmt.Sprintf("LOCK contend.t WHERE k = '%s' %s", key, how)).MapScanContext(ctx, row); err != nil {
@@ -232,7 +236,7 @@ func (c *contender) section(ctx context.Context, key string, what func(ctx conte
 // onePut is a section of one put.
 func onePut(ctx context.Context, c *contender, key string) error { return c.section(ctx, key, c.put) }
 
-// once is a statement that is all there is to do, timed like a section.
+// once does a single statement, timed like a section.
 func (c *contender) once(ctx context.Context, q *gocql.Query) error {
 	s := section{site: c.site, asked: time.Since(c.began)}
 	if err := q.ExecContext(ctx); err != nil {
@@ -243,7 +247,7 @@ func (c *contender) once(ctx context.Context, q *gocql.Query) error {
 	return nil
 }
 
-// plainOnce writes without a lock, and ifOnce by a lightweight transaction whose condition holds.
+// plainOnce writes without a lock; ifOnce by a lightweight transaction whose condition holds.
 func plainOnce(ctx context.Context, c *contender, key string) error {
 	return c.once(ctx, c.session.Query("UPDATE contend.plain SET v = 1 WHERE k = ?", key))
 }
@@ -252,7 +256,7 @@ func ifOnce(ctx context.Context, c *contender, key string) error {
 	return c.once(ctx, c.session.Query("UPDATE contend.plain SET v = 1 WHERE k = ? IF v = null", key).SerialConsistency(gocql.Serial))
 }
 
-// put writes, and raise reads first what it raises by one.
+// put writes a value; raise reads the value and writes it raised by one.
 func (c *contender) put(ctx context.Context, key string, ref int64) error {
 	return c.session.Query(fmt.Sprintf("UPDATE contend.t USING LOCK %d SET v = %d WHERE k = '%s'", ref, len(c.sections), key)).ExecContext(ctx)
 }
@@ -266,10 +270,11 @@ func (c *contender) raise(ctx context.Context, key string, ref int64) error {
 	return c.session.Query(fmt.Sprintf("UPDATE contend.t USING LOCK %d SET v = %d WHERE k = '%s'", ref, v+1, key)).ExecContext(ctx)
 }
 
-// errLost tells that a reference was lost while it waited.
+// errLost says that a reference was lost while it waited.
 var errLost = errors.New("not granted")
 
-// raceOnce raises the number by a lightweight transaction that succeeds if nobody was faster.
+// raceOnce raises the number by a lightweight transaction, which succeeds if no other client was
+// faster.
 func raceOnce(ctx context.Context, c *contender, key string) error {
 	s := section{site: c.site, asked: time.Since(c.began)}
 	v := 0
@@ -289,7 +294,7 @@ func raceOnce(ctx context.Context, c *contender, key string) error {
 	return err
 }
 
-// summary is what a person wants to know.
+// summary returns the result as text.
 func summary(way contest, all []*contender, took time.Duration) string {
 	var done []section
 	unknown, refused := 0, 0
@@ -319,7 +324,7 @@ func summary(way contest, all []*contender, took time.Duration) string {
 	return b.String()
 }
 
-// at is a quantile of sorted spans.
+// at returns a quantile of sorted durations.
 func at(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

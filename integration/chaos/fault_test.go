@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// fault is something that goes wrong for a while and is mended again. struck tells how often, as far as that can be proved: what did
-// not strike has shown nothing.
+// fault is a fault that lasts for a while. struck returns how often it has had an effect, as far as
+// that can be proved: a fault without effect has tested nothing.
 type fault struct {
 	name   string
 	strike func(ctx context.Context, w *world, site int, span time.Duration) (struck int, err error)
 }
 
-// faults are all that a run draws from.
+// faults returns all faults that a run draws from.
 func faults() []fault {
 	return []fault{
 		{"a proxy is killed", killProxy},
@@ -89,7 +89,7 @@ func killNode(ctx context.Context, w *world, site int, span time.Duration) (int,
 	return 1, w.nodes.Wait(context.WithoutCancel(ctx))
 }
 
-// lossy counts the packets that a fault of the network takes.
+// lossy counts the packets that a fault of the network drops.
 func lossy(ctx context.Context, w *world, span time.Duration, mend func()) (int, error) {
 	before := w.network.Lost()
 	rest(ctx, span)
@@ -122,7 +122,7 @@ func losePackets(ctx context.Context, w *world, site int, span time.Duration) (i
 	return lossy(ctx, w, span, func() { lose(0) })
 }
 
-// tamper lays a rule on what a node sends; the node counts how often it has struck.
+// tamper sets a rule for what a node sends; the node counts how often it was applied.
 func tamper(rule string) func(context.Context, *world, int, time.Duration) (int, error) {
 	return func(ctx context.Context, w *world, site int, span time.Duration) (int, error) {
 		n := w.nodes.Nodes()[site-1]
@@ -140,7 +140,7 @@ func tamper(rule string) func(context.Context, *world, int, time.Duration) (int,
 	}
 }
 
-// hits reads how often rules have struck.
+// hits returns how often rules were applied.
 func hits(rules string) (n int) {
 	for _, found := range regexp.MustCompile(`hits=(\d+)`).FindAllStringSubmatch(rules, -1) {
 		some, _ := strconv.Atoi(found[1]) // digits
@@ -162,7 +162,7 @@ func skew(by time.Duration) func(context.Context, *world, int, time.Duration) (i
 	}
 }
 
-// draw chooses what happens next: mostly one fault, for some seconds, at one site.
+// draw chooses the next fault: mostly one, for some seconds, at one site.
 func draw(random *rand.Rand, all []fault) (f fault, site int, span time.Duration) {
 	return all[random.IntN(len(all))], 1 + random.IntN(sites), time.Duration(500+random.IntN(4500)) * time.Millisecond
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// outcome is what a client was told of an operation.
+// outcome is what a client was told about an operation.
 type outcome uint8
 
 const (
@@ -20,7 +20,8 @@ const (
 	refused // it has not happened, and never will
 )
 
-// op is one operation under a lock as its client saw it: a put of a value that is put once, or a get.
+// op is one operation under a lock as its client saw it: a put of a value that is put only once, or
+// a get.
 type op struct {
 	client           int
 	key              string
@@ -32,14 +33,14 @@ type op struct {
 	over             bool // of unknown outcome, and the proxy itself has said so: it will not begin any more
 }
 
-// String is the operation as a person reads it.
+// String returns the operation as text.
 func (o op) String() string {
 	what := map[bool]string{true: "put", false: "get"}[o.put]
 	end := map[outcome]string{unknown: "?", done: "", refused: " refused"}[o.outcome]
 	return fmt.Sprintf("%s %s %d under %d by %d, %v–%v%s", o.key, what, o.value, o.ref, o.client, o.called, o.returned, end)
 }
 
-// history is all that the clients did. Any goroutine may add.
+// history is what the clients did. It is safe for concurrent use.
 type history struct {
 	mu    sync.Mutex
 	ops   []op
@@ -54,7 +55,7 @@ func (h *history) add(o op) {
 	h.ops = append(h.ops, o)
 }
 
-// count is how many operations had an outcome.
+// count returns how many operations had an outcome.
 func (h *history) count(x outcome) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,8 +67,8 @@ func (h *history) count(x outcome) (n int) {
 	return n
 }
 
-// check looks for violations of entry consistency under failures (paper §III): exclusivity, and that a get answers the latest state.
-// It returns what a person should read; nothing where all is well.
+// check looks for violations of entry consistency under failures (paper §III): exclusivity, and
+// that a get returns the latest state. It returns a text for each violation.
 func (h *history) check() []string {
 	byKey := map[string][]op{}
 	for _, o := range h.ops {
@@ -93,7 +94,8 @@ func (h *history) check() []string {
 // checkLimit is how long one key may take to check.
 const checkLimit = time.Minute
 
-// exclusive: what was begun after an operation of a later reference had been acknowledged is not acknowledged itself.
+// exclusive checks that no operation is acknowledged that began after an operation of a later
+// reference had been acknowledged.
 func exclusive(ops []op) (faults []string) {
 	for i, o := range ops {
 		for _, later := range ops[:i] {
@@ -105,10 +107,10 @@ func exclusive(ops []op) (faults []string) {
 	return faults
 }
 
-// bounded are the operations with the time within which each took effect, if it did. One of unknown outcome did so before the next
-// acknowledged one of a later reference read or wrote, or never: that is what fencing is for. Where the proxy has said that it is
-// over, one of its own reference is enough: that is what settling is for. It is the same to all who looked as if it had done so
-// before that next one was called, for nobody looks in between. Gets of unknown outcome tell nothing.
+// bounded returns the operations, each with the time within which it took effect, if it did. One of
+// unknown outcome took effect before the next acknowledged one of a later reference, or never,
+// because of fencing. If the proxy has reported the end of the operation, the next acknowledged one
+// of its own reference counts, too, because of settling.
 func bounded(ops []op) []porcupine.Operation {
 	var all []porcupine.Operation
 	for i, o := range ops {
@@ -129,7 +131,8 @@ func bounded(ops []op) []porcupine.Operation {
 	return all
 }
 
-// register is a cell that holds the value put last. A put of unknown outcome may also have done nothing.
+// register is a cell with the value that was put last. A put of unknown outcome may have had no
+// effect.
 func register() porcupine.Model {
 	type state = any // int
 	m := porcupine.NondeterministicModel{

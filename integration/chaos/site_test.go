@@ -22,10 +22,10 @@ import (
 	"music/integration/wan"
 )
 
-// sites is how many there are: a node and a proxy in each, and clients who go to any proxy.
+// sites is the number of sites, each with a node and a proxy; clients use any proxy.
 const sites = 3
 
-// lease is that of the proxies' sessions, short so that a run sees many of them end.
+// lease is the proxies' session lease, short so that many sessions end during a run.
 const lease = 3 * time.Second
 
 // world is three data centres with a proxy each, in an emulated network.
@@ -38,23 +38,23 @@ type world struct {
 	proxies [sites]*proxy
 }
 
-// plan is what differs between one world and another.
+// plan is the configuration of a world.
 type plan struct {
 	links   []wan.Link
 	fastJIT bool
-	faults  bool          // nodes can be tampered with, and one that is killed has not forgotten what it has acknowledged
+	faults  bool          // nodes can be tampered with, and one that is killed forgets no acknowledged write
 	lease   time.Duration // of the proxies' sessions
 	maxWait time.Duration // how long a LOCK may wait; 0: as the proxy has it
 }
 
-// near are sites of one region: a run of them sees much.
+// near is sites of one region, so that much happens in a run.
 func near() plan {
 	return plan{lease: lease, fastJIT: true, faults: true, links: []wan.Link{
 		{A: 1, B: 2, RTT: 6 * time.Millisecond}, {A: 1, B: 3, RTT: 8 * time.Millisecond}, {A: 2, B: 3, RTT: 3 * time.Millisecond},
 	}}
 }
 
-// build makes it, or skips where nobody may.
+// build makes a world, or skips the test if this process may not emulate a network.
 func build(t *testing.T, o plan) *world {
 	t.Helper()
 	if _, err := os.Stat("/dev/net/tun"); err != nil || os.Geteuid() != 0 {
@@ -89,7 +89,7 @@ func build(t *testing.T, o plan) *world {
 	return w
 }
 
-// keepLogs leaves the proxies' logs of a failed test where somebody who looks for a cause finds them.
+// keepLogs copies the proxies' logs of a failed test to the run directory.
 func (w *world) keepLogs(t *testing.T) {
 	t.Helper()
 	if !t.Failed() {
@@ -117,7 +117,7 @@ type proxy struct {
 
 func (p *proxy) host() string { return p.world.network.Address(p.site, 2) }
 
-// log is the path of what the process says.
+// log returns the path of the process's log.
 func (p *proxy) log() string { return filepath.Join(p.world.dir, fmt.Sprintf("proxy%d.log", p.site)) }
 
 // start starts the process and returns when it listens.
@@ -176,7 +176,7 @@ func (p *proxy) kill() {
 	p.wait()
 }
 
-// eventually tries until it works, or the limit.
+// eventually repeats try until it succeeds, within a limit.
 func eventually(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -195,12 +195,12 @@ func eventually(ctx context.Context, limit time.Duration, try func(context.Conte
 	}
 }
 
-// session opens a driver's session with one server and no other: what a client sees of it is what that one says.
+// session opens a driver's session that uses one server and no other.
 func session(host string, timeout time.Duration) (*gocql.Session, error) {
 	return cluster(host, timeout).CreateSession()
 }
 
-// cluster is how a session is opened.
+// cluster returns the driver's configuration.
 func cluster(host string, timeout time.Duration) *gocql.ClusterConfig {
 	c := gocql.NewCluster(host)
 	c.ProtoVersion, c.NumConns, c.Timeout, c.ConnectTimeout = 4, 2, timeout, 2*time.Second
@@ -216,7 +216,8 @@ func must(t *testing.T, err error) {
 	require.NoError(t, err)
 }
 
-// staysAtHome has a proxy serve locks, and demands that it asks the node of its own site for what it needs: others are far.
+// staysAtHome has a proxy serve locks, and checks that it sends its requests to the node of its own
+// site.
 func (w *world) staysAtHome(t *testing.T, proxy *gocql.Session) {
 	t.Helper()
 	node, err := session(w.network.Address(2, 1), patience)
@@ -235,7 +236,8 @@ func (w *world) staysAtHome(t *testing.T, proxy *gocql.Session) {
 	assert.Less(t, n, int64(sections/2), "for %d sections at site 1 the node of site 2 was asked %d times", sections, n)
 }
 
-// asked is how many requests a node has had from clients at a site, whose addresses begin so.
+// asked returns how many requests a node has had from clients at a site, whose addresses have this
+// prefix.
 func asked(t *testing.T, node *gocql.Session, site string) (n int64) {
 	t.Helper()
 	all := node.Query("SELECT address, request_count FROM system_views.clients").Iter()

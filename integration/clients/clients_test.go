@@ -19,7 +19,8 @@ import (
 // root is the folder of the helpers.
 const root = "../../clients"
 
-// play plays every story with the players of one language: most of them at once with one, those that pause it with one each.
+// play plays every story with players of one language: most stories at once with one player, those
+// that pause it with a player of their own.
 func play(t *testing.T, language string, start func() *exec.Cmd) {
 	t.Helper()
 	all, err := Stories()
@@ -50,7 +51,7 @@ func play(t *testing.T, language string, start func() *exec.Cmd) {
 	}
 }
 
-// command is how the player of a language is started.
+// command returns how to start the player of a language.
 func command(t *testing.T, language string) func() *exec.Cmd {
 	t.Helper()
 	dir, err := cassandra.DefaultRunDir()
@@ -70,7 +71,7 @@ func TestGo(t *testing.T) {
 	}
 }
 
-// The helper for gocql 1.7 is the one for gocql 2, in the words of the older driver.
+// The helper for gocql 1.7 is that for gocql 2 but for the names of the older driver.
 func TestGoHelpersAreOne(t *testing.T) {
 	words := strings.NewReplacer(
 		`gocql "github.com/apache/cassandra-gocql-driver/v2"`, `"github.com/gocql/gocql"`, "ordinary gocql session", "ordinary session of gocql 1.7",

@@ -11,8 +11,8 @@ import (
 	"music/integration/cassandra"
 )
 
-// Command returns how the player of a language is started. Those for Go are built; what the others need is in the run directory where `make
-// clients` has installed it. root is the folder of the helpers.
+// Command returns how to start the player of a language. Those for Go are built; the others are in
+// the run directory, where `make clients` installs them. root is the folder of the helpers.
 func Command(ctx context.Context, language, root, runDir string) (func() *exec.Cmd, error) {
 	installed := filepath.Join(runDir, "clients")
 	switch language {
@@ -40,7 +40,7 @@ func Command(ctx context.Context, language, root, runDir string) (func() *exec.C
 	return nil, fmt.Errorf("there is no player in %s", language)
 }
 
-// starter makes a command any number of times.
+// starter returns a new command each time.
 func starter(ctx context.Context, env []string, name string, args ...string) func() *exec.Cmd {
 	return func() *exec.Cmd {
 		cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // G204: our own players

@@ -4,7 +4,7 @@ package clients
 
 import "testing"
 
-// The helpers of other languages, as their package managers have installed them.
+// The helpers for other languages, as their package managers have installed them.
 func TestOtherLanguages(t *testing.T) {
 	for _, language := range []string{"python", "asyncio", "node", "java"} {
 		t.Run(language, func(t *testing.T) { play(t, language, command(t, language)) })

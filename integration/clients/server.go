@@ -14,7 +14,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
-// request is a statement that a client has sent, and waits to be answered.
+// request is a statement that a client has sent and that has no answer yet.
 type request struct {
 	text   string // with its values, as the stories write it
 	skip   bool   // the client knows the columns of the answer
@@ -22,7 +22,8 @@ type request struct {
 	hangUp func() // closes every connection
 }
 
-// server speaks CQL of protocol 4 to one client. What a driver asks by itself it answers; statements of the client are handed to the story.
+// server serves protocol 4 to one client. It answers the driver's own requests; statements of the
+// client are passed to the story.
 type server struct {
 	requests chan request
 	closed   chan struct{}
@@ -42,10 +43,10 @@ func newServer(isProxy bool) (*server, error) {
 	return s, s.up("127.0.0.1:0")
 }
 
-// address is where it listens, or did.
+// address returns where it listens, or listened.
 func (s *server) address() string { return s.listener.Addr().String() }
 
-// up begins to listen.
+// up starts listening.
 func (s *server) up(address string) error {
 	l, err := net.Listen("tcp", address) //nolint:noctx // it waits for nobody
 	if err != nil {
@@ -69,7 +70,7 @@ func (s *server) up(address string) error {
 	return nil
 }
 
-// down stops listening, and closes all connections as a process that is killed does.
+// down stops listening, and closes all connections as the death of a process does.
 func (s *server) down() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +78,7 @@ func (s *server) down() {
 	s.hangUp()
 }
 
-// hangUp closes all connections. s.mu is held.
+// hangUp closes all connections. It is called with s.mu held.
 func (s *server) hangUp() {
 	for conn := range s.conns {
 		_ = conn.Close()
@@ -115,7 +116,7 @@ func (s *server) serve(conn net.Conn) {
 	}
 }
 
-// take answers a message, or hands it to the story.
+// take answers a message, or passes it to the story.
 func (s *server) take(f *frame.Frame, answer func(message.Message)) {
 	switch m := f.Body.Message.(type) {
 	case *message.Startup, *message.Register:
@@ -138,7 +139,7 @@ func (s *server) take(f *frame.Frame, answer func(message.Message)) {
 	}
 }
 
-// statement answers what a driver asks about the cluster, and hands anything else to the story.
+// statement answers what a driver reads about the cluster, and passes anything else to the story.
 func (s *server) statement(text string, o *message.QueryOptions, answer func(message.Message)) {
 	if strings.Contains(text, "system") {
 		answer(s.system(text))
@@ -147,7 +148,7 @@ func (s *server) statement(text string, o *message.QueryOptions, answer func(mes
 	s.hand(s.render(text, o.PositionalValues), o.SkipMetadata, answer)
 }
 
-// hand gives a statement to the story.
+// hand passes a statement to the story.
 func (s *server) hand(text string, skip bool, answer func(message.Message)) {
 	r := request{text: text, skip: skip, answer: answer, hangUp: func() {
 		s.mu.Lock()
@@ -160,7 +161,7 @@ func (s *server) hand(text string, skip bool, answer func(message.Message)) {
 	}
 }
 
-// prepare answers PREPARE. Cassandra itself stops at the first word that it does not know.
+// prepare answers PREPARE. Cassandra itself refuses the first word that it does not know.
 func (s *server) prepare(text string) message.Message {
 	if word := unknownWord(text); !s.isProxy && word != "" {
 		return &message.SyntaxError{ErrorMessage: "line 1:0 no viable alternative at input '" + word + "'"}
@@ -178,7 +179,7 @@ func (s *server) prepare(text string) message.Message {
 	return &message.PreparedResult{PreparedQueryId: id, VariablesMetadata: &message.VariablesMetadata{Columns: markersOf(text)}, ResultMetadata: result}
 }
 
-// unknownWord is the word of a statement that Cassandra itself does not know, or nothing.
+// unknownWord returns the word of a statement that Cassandra itself does not know, or "".
 func unknownWord(text string) string {
 	for _, word := range strings.Fields(text) {
 		if word == "LOCK" || word == "UNLOCK" {
@@ -188,7 +189,7 @@ func unknownWord(text string) string {
 	return ""
 }
 
-// system answers what drivers ask about the cluster: one node, which is this one.
+// system answers what drivers read about the cluster: one node, which is this one.
 func (s *server) system(query string) message.Message {
 	if !strings.Contains(query, "system.local") {
 		return &message.RowsResult{Metadata: &message.RowsMetadata{ColumnCount: 1, Columns: []*message.ColumnMetadata{column("peer", datatype.Inet)}}}

@@ -19,7 +19,7 @@ func column(name string, kind datatype.DataType) *message.ColumnMetadata {
 	return &message.ColumnMetadata{Keyspace: "bank", Table: "accounts", Name: name, Type: kind}
 }
 
-// lockColumns are those of the answer to LOCK and UNLOCK.
+// lockColumns returns the columns of the answer to LOCK and UNLOCK.
 func lockColumns() []*message.ColumnMetadata {
 	return []*message.ColumnMetadata{
 		column("[applied]", datatype.Boolean), column("lock_ref", datatype.Bigint), column("state", datatype.Varchar), column("position", datatype.Int),
@@ -27,7 +27,7 @@ func lockColumns() []*message.ColumnMetadata {
 	}
 }
 
-// columnsOf returns the columns of a statement's answer; nil where there are none.
+// columnsOf returns the columns of a statement's answer; nil if there are none.
 func columnsOf(text string) []*message.ColumnMetadata {
 	switch {
 	case strings.Contains(text, "LOCK ") && !strings.Contains(text, "USING LOCK") || strings.HasPrefix(bare(text), "LOCK ") || strings.HasPrefix(bare(text), "UNLOCK "):
@@ -40,7 +40,7 @@ func columnsOf(text string) []*message.ColumnMetadata {
 	return nil
 }
 
-// bare is a verb of ours without the SELECT that gocql needs before it.
+// bare returns a lock statement without the SELECT that gocql needs before it.
 func bare(text string) string {
 	if rest, ok := strings.CutPrefix(text, "SELECT "); ok && (strings.HasPrefix(rest, "LOCK ") || strings.HasPrefix(rest, "UNLOCK ")) {
 		return rest
@@ -48,10 +48,10 @@ func bare(text string) string {
 	return text
 }
 
-// marker is the pattern of a ? with the word that it belongs to.
+// marker matches a ? with the word that it belongs to.
 const marker = `("?\w+"? =|LOCK|WAIT|LEASE|AS|TOKEN) \?`
 
-// markersOf returns what PREPARE tells of a statement's bind markers.
+// markersOf returns what PREPARE declares of a statement's bind markers.
 func markersOf(text string) []*message.ColumnMetadata {
 	var all []*message.ColumnMetadata
 	for _, m := range regexp.MustCompile(marker).FindAllStringSubmatch(text, -1) {
@@ -71,10 +71,11 @@ func markersOf(text string) []*message.ColumnMetadata {
 	return all
 }
 
-// key is the pattern of a lock's key as statements write it.
+// key matches a lock's key in statements.
 const key = `^(LOCK|UNLOCK) [\w.]+ WHERE \w+ = '(\w+)'`
 
-// render writes a statement with its values as the stories do: WAIT is n where it is more than 0, a TOKEN is numbered in the order in which it came.
+// render writes a statement with its values as the stories do: a WAIT of more than 0 is written as
+// n, and TOKENs are numbered in the order in which they come.
 func (s *server) render(text string, values []*primitive.Value) string {
 	kinds := markersOf(text)
 	i := -1
@@ -123,7 +124,7 @@ func (s *server) batch(m *message.Batch) string {
 	return strings.Join(texts, "; ")
 }
 
-// reply is the message that a story names, as "HELD 17 lease=600".
+// reply returns the message that a story names, as "HELD 17 lease=600".
 func reply(words []string) (message.Message, error) {
 	state, ref, settings := words[0], "", map[string]string{}
 	for _, word := range words[1:] {
@@ -150,7 +151,7 @@ func reply(words []string) (message.Message, error) {
 	return failure(state)
 }
 
-// failure is the error of that name.
+// failure returns the error of that name.
 func failure(name string) (message.Message, error) {
 	switch name {
 	case "MUSIC_UNCERTAIN":
@@ -172,12 +173,13 @@ func failure(name string) (message.Message, error) {
 	return nil, fmt.Errorf("what is the answer %s?", name)
 }
 
-// rows is an answer of one row with one column.
+// rows returns an answer of one row with one column.
 func rows(c *message.ColumnMetadata, value []byte) message.Message {
 	return &message.RowsResult{Metadata: &message.RowsMetadata{ColumnCount: 1, Columns: []*message.ColumnMetadata{c}}, Data: message.RowSet{{value}}}
 }
 
-// lockRow is the row that LOCK and UNLOCK answer. A lease is 30 s where the story says nothing.
+// lockRow returns the row of an answer to LOCK or UNLOCK. The lease is 30 s if the story names
+// none.
 func lockRow(state, ref string, settings map[string]string) (message.Message, error) {
 	yes := map[bool][]byte{true: {1}, false: {0}}
 	row := message.Row{yes[state == "HELD" || state == "RELEASED"], nil, []byte(state), {0, 0, 0, 0}, nil, make([]byte, 8), yes[settings["died"] != ""]}

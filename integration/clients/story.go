@@ -1,5 +1,6 @@
-// Package clients plays one table of stories with the helpers of every language: what a client does, which statements come of it, what the
-// proxy answers, and what the client is told. The proxy is a script.
+// Package clients plays one table of stories with the helpers of every language: what a client
+// does, which statements that sends, what the proxy answers, and what the client is told. The proxy
+// is scripted.
 package clients
 
 import (
@@ -19,7 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// lineLimit is how long a line of a story may take. Nothing depends on how long it does.
+// lineLimit is how long a line of a story may take. No result depends on it.
 const lineLimit = 30 * time.Second
 
 // Story is one case of the table.
@@ -32,7 +33,8 @@ type Story struct {
 	Lines  []string `yaml:"lines"`
 }
 
-// aloneIn reports whether a story needs a player of its own: one that is paused, and one of Python that is interrupted, which the main thread alone can be.
+// aloneIn reports whether a story needs a player of its own: one that is paused, or one of Python
+// that is interrupted, which only its main thread can be.
 func (s Story) aloneIn(language string) bool {
 	return s.Alone || language == "python" && slices.Contains(s.Lines, "> a cancel")
 }
@@ -81,7 +83,7 @@ func Start(cmd *exec.Cmd) (*Player, error) {
 	return p, nil
 }
 
-// of returns what is told in a story.
+// of returns the results of a story.
 func (p *Player) of(id string) chan string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +101,7 @@ func (p *Player) Tell(id, command string) error {
 	return err
 }
 
-// Hear waits for what comes of a command.
+// Hear waits for the result of a command.
 func (p *Player) Hear(id string) (string, error) {
 	select {
 	case line := <-p.of(id):
@@ -119,7 +121,7 @@ func (p *Player) Close() {
 	_ = p.cmd.Wait()
 }
 
-// stage is a story under way.
+// stage is a story that is being played.
 type stage struct {
 	id       string
 	player   *Player
@@ -131,7 +133,7 @@ type stage struct {
 	told     []string  // the same
 }
 
-// Play plays a story, and returns what was otherwise than it says.
+// Play plays a story, and returns how it differed from what the story says.
 func Play(p *Player, id string, story Story) error {
 	s, err := newServer(story.Server != "cassandra")
 	if err != nil {
@@ -148,7 +150,7 @@ func Play(p *Player, id string, story Story) error {
 	return g.over()
 }
 
-// over reports what came that the story does not have.
+// over reports statements and results that are not in the story.
 func (g *stage) over() error {
 	for len(g.server.requests) > 0 {
 		g.sent = append(g.sent, <-g.server.requests)
@@ -160,7 +162,7 @@ func (g *stage) over() error {
 	return nil
 }
 
-// line carries out one line.
+// line plays one line.
 func (g *stage) line(line string) error {
 	switch words := strings.Fields(line); words[0] {
 	case ">":
@@ -188,7 +190,7 @@ func (g *stage) line(line string) error {
 	return g.expect(text, answer)
 }
 
-// freeze pauses the player, and returns when all its threads stand still.
+// freeze pauses the player, and returns when all its threads have stopped.
 func (g *stage) freeze() error {
 	if err := g.player.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -200,7 +202,7 @@ func (g *stage) freeze() error {
 	return nil
 }
 
-// thaw lets the player go on after a while.
+// thaw resumes the player after a while.
 func (g *stage) thaw(after string) error {
 	d, err := time.ParseDuration(after)
 	if err != nil {
@@ -210,7 +212,7 @@ func (g *stage) thaw(after string) error {
 	return g.player.cmd.Process.Signal(syscall.SIGCONT)
 }
 
-// hear waits for what the client is told.
+// hear waits for a result of the client.
 func (g *stage) hear(want string) error {
 	limit := time.After(lineLimit)
 	for {
@@ -228,7 +230,8 @@ func (g *stage) hear(want string) error {
 	}
 }
 
-// expect waits for a statement and answers it. "*" at the end: it may come any number of times from here on.
+// expect waits for a statement and answers it. With "*" at the end, the statement may come any
+// number of times from then on.
 func (g *stage) expect(text, answer string) error {
 	if standing, may := strings.CutSuffix(answer, " *"); may {
 		g.standing[text] = standing
@@ -252,7 +255,8 @@ func (g *stage) expect(text, answer string) error {
 	}
 }
 
-// next waits for a statement, or a word of the client. They come on ways of their own, so one may be early.
+// next waits for a statement or a result of the client. These come on two channels, so one may be
+// early.
 func (g *stage) next(limit <-chan time.Time, otherwise string) error {
 	select {
 	case r := <-g.server.requests:
@@ -270,7 +274,7 @@ func (g *stage) next(limit <-chan time.Time, otherwise string) error {
 	return nil
 }
 
-// texts are the statements of requests.
+// texts returns the statements of requests.
 func texts(all []request) []string {
 	var found []string
 	for _, r := range all {
@@ -279,7 +283,7 @@ func texts(all []request) []string {
 	return found
 }
 
-// stand answers a statement that may come again.
+// stand answers a statement that may be repeated.
 func (g *stage) stand(r request, due string) error {
 	answer, known := g.standing[r.text]
 	if !known {

@@ -18,11 +18,12 @@ import (
 	"time"
 )
 
-// chosenMutant names the environment variable that says which mutant of a bundle is at work.
+// chosenMutant is the environment variable that chooses the mutant of a bundle.
 const chosenMutant = "MUSIC_MUTANT"
 
-// bundle is a set of mutants in one test binary: a function that is to be broken is there once for each of its mutants, and as it is,
-// and calls the one that was chosen. To build each mutant by itself would take most of a run's time.
+// bundle is a set of mutants in one test binary: each function has a copy for each of its mutants
+// and one without, and calls the chosen copy. Building each mutant alone would take most of a run's
+// time.
 type bundle struct {
 	*bench
 	mutants []mutant
@@ -30,10 +31,10 @@ type bundle struct {
 	unfit   []string // tests that do not pass with copies of functions
 }
 
-// tries is how often a bundle is built without those of its mutants that did not build.
+// tries is how often a bundle is built again without the mutants that did not compile.
 const tries = 8
 
-// build makes the test binaries, of those mutants that build.
+// build makes the test binaries, with those mutants that compile.
 func (b *bundle) build(ctx context.Context) (err error) {
 	b.broken = make([]bool, len(b.mutants))
 	for range tries {
@@ -50,7 +51,7 @@ func (b *bundle) build(ctx context.Context) (err error) {
 	return err
 }
 
-// compileAll makes the test binary of each package. Every error is wanted at once.
+// compileAll makes the test binary of each package, and returns all errors.
 func (b *bundle) compileAll(ctx context.Context) error {
 	for _, folder := range b.folders {
 		err := b.compile(ctx, folder, b.binary(folder, ".test"), "-ldflags=-s -w", "-gcflags=music/"+b.folders[0]+"/...=-e", "-overlay", filepath.Join(b.dir, "overlay.json"))
@@ -61,17 +62,17 @@ func (b *bundle) compileAll(ctx context.Context) error {
 	return nil
 }
 
-// place says which mutant stands on which lines of a file.
+// place is a mutant's lines in a file.
 type place struct {
 	file     string
 	from, to int
 	mutant   int
 }
 
-// complaint is a line of the compiler.
+// complaint matches an error of the compiler.
 var complaint = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):\d+: `)
 
-// exclude marks the mutants that the compiler complains of as broken, and reports whether there are any.
+// exclude marks the mutants that the compiler reports as broken, and reports whether there are any.
 func (b *bundle) exclude(out []byte, places []place) (any bool) {
 	for _, m := range complaint.FindAllSubmatch(out, -1) {
 		line, _ := strconv.Atoi(string(m[2]))
@@ -85,7 +86,7 @@ func (b *bundle) exclude(out []byte, places []place) (any bool) {
 	return any
 }
 
-// write writes the broken files, and the overlay that puts them in the place of the product's.
+// write writes the mutated files, and the overlay that replaces the product's by them.
 func (b *bundle) write() (places []place, err error) {
 	overlay := map[string]string{}
 	put := func(file string, text []byte) error {
@@ -114,7 +115,7 @@ func (b *bundle) write() (places []place, err error) {
 	return places, nil
 }
 
-// files are those that the mutants are of.
+// files returns the files that have mutants.
 func (b *bundle) files() (all []string) {
 	for _, m := range b.mutants {
 		if !slices.Contains(all, m.file) {
@@ -124,7 +125,7 @@ func (b *bundle) files() (all []string) {
 	return all
 }
 
-// source is a file with all its mutants in it, and where they are.
+// source returns a file with all its mutants, and where they are.
 func (b *bundle) source(file string) (text []byte, places []place, err error) {
 	original, err := os.ReadFile(filepath.Join(b.root, file))
 	if err != nil {
@@ -171,7 +172,7 @@ func (b *bundle) source(file string) (text []byte, places []place, err error) {
 	return out.Bytes(), places, nil
 }
 
-// signature is what a function's copies and calls of them are made of.
+// signature is what is needed to declare and call a function's copies.
 type signature struct {
 	start, bodyStart, bodyEnd int // in the source; the body without its braces
 
@@ -181,7 +182,7 @@ type signature struct {
 	results                string
 }
 
-// signatureOf reads a declaration. What has no name gets one.
+// signatureOf returns the signature of a declaration. Unnamed parameters get names.
 func signatureOf(source []byte, set *token.FileSet, f *ast.FuncDecl) signature {
 	offset := func(p token.Pos) int { return set.Position(p).Offset }
 	text := func(n ast.Node) string { return string(source[offset(n.Pos()):offset(n.End())]) }
@@ -229,12 +230,12 @@ func signatureOf(source []byte, set *token.FileSet, f *ast.FuncDecl) signature {
 	return s
 }
 
-// head declares the function under a name.
+// head returns the declaration of the function under a name.
 func (s *signature) head(name string) string {
 	return "func " + s.receiver + name + s.types + "(" + s.parameters + ") " + s.results + "{"
 }
 
-// call calls the copy for a mutant where it is chosen.
+// call returns the statement that calls a mutant's copy if it is the chosen one.
 func (s *signature) call(name string, id int) string {
 	call := fmt.Sprintf("%s%s_mutant%d%s(%s)", s.receiverName, name, id, s.typeNames, s.arguments)
 	if s.results == "" {
@@ -246,7 +247,8 @@ func (s *signature) call(name string, id int) string {
 // failed is a test that did not pass.
 var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+) `)
 
-// checkTests takes away the tests that the bundle does not pass without a mutant at work: those that count allocations, of which a function with copies makes more.
+// checkTests removes the tests that fail in the bundle without a mutant: those that count
+// allocations, since a function with copies makes more.
 func (b *bundle) checkTests(ctx context.Context) {
 	for _, folder := range b.folders {
 		var names []string

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// block is a stretch of a file that a test ran through.
+// block is a range of a file that a test ran through.
 type block struct{ fromLine, fromColumn, toLine, toColumn int }
 
 // holds reports whether a place lies in the block.
@@ -27,8 +27,8 @@ func (b block) holds(line, column int) bool {
 // in reports whether the block lies within lines.
 func (b block) in(lines [2]int) bool { return lines[0] <= b.fromLine && b.toLine <= lines[1] }
 
-// reaching are the tests that run through what a mutant changes. A value that a case is for stands in no block: it is reached by whoever
-// comes into its function.
+// reaching returns the tests that run through the changed place. The value of a case is in no
+// block: the tests that run through its function reach it.
 func (b *bench) reaching(m mutant) (all []test) {
 	outside := !slices.ContainsFunc(b.known[m.file], func(x block) bool { return x.holds(m.line, m.column) })
 	for _, t := range b.tests {
@@ -39,7 +39,8 @@ func (b *bench) reaching(m mutant) (all []test) {
 	return all
 }
 
-// measure finds out of each test how long it takes and what it reaches. A test that fails as things are judges nothing.
+// measure finds out how long each test takes and which lines it reaches. A test that fails without
+// a mutant is left out.
 func (b *bench) measure(ctx context.Context, workers int) error {
 	b.known = map[string][]block{}
 	for _, folder := range b.folders {
@@ -82,7 +83,7 @@ func (b *bench) measureFolder(ctx context.Context, folder string, workers int) e
 	return nil
 }
 
-// listTests lists the tests of a package that may judge.
+// listTests returns the tests of a package that may judge.
 func (b *bench) listTests(ctx context.Context, folder, binary string) (names []string, err error) {
 	list := exec.CommandContext(ctx, binary, "-test.list=^Test") //nolint:gosec // our own
 	list.Dir = filepath.Join(b.root, folder)
@@ -100,7 +101,7 @@ func (b *bench) listTests(ctx context.Context, folder, binary string) (names []s
 	return names, nil
 }
 
-// measured runs one test alone. all tells to note the blocks that it does not reach, too.
+// measured runs one test alone. With all, blocks that it does not reach are returned, too.
 func (b *bench) measured(ctx context.Context, r runOf, name string, all bool) (*test, error) {
 	profile := filepath.Join(b.dir, "profile-"+name)
 	start := time.Now()
@@ -132,10 +133,10 @@ func (b *bench) measured(ctx context.Context, r runOf, name string, all bool) (*
 	return t, nil
 }
 
-// blockText is a line of a profile: file:line.column,line.column statements count.
+// blockText matches a line of a profile: file:line.column,line.column statements count.
 var blockText = regexp.MustCompile(`^music/(\S+):(\d+)\.(\d+),(\d+)\.(\d+) \d+ (\d+)\n$`)
 
-// readBlock reads a line of a profile; reached tells that the test went through its block.
+// readBlock parses a line of a profile; reached reports whether the test ran through its block.
 func readBlock(line string) (file string, b block, reached bool) {
 	m := blockText.FindStringSubmatch(line)
 	if m == nil {

@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// journal keeps each verdict as it is reached, so that a run that was ended goes on where it was. A verdict holds as long as no file of
-// the packages that judge it has changed. Safe for concurrent use.
+// journal stores each verdict at once, so that an interrupted run can continue. A verdict is valid
+// as long as no file of the packages that judge it has changed. It is safe for concurrent use.
 type journal struct {
 	mu    sync.Mutex
 	file  *os.File // nil: nothing is kept
@@ -23,7 +23,7 @@ type journal struct {
 	known map[verdictKey]fate
 }
 
-// verdictKey says which mutant of which state of its package a verdict is for.
+// verdictKey identifies a mutant and the state of its package.
 type verdictKey struct {
 	State, File string
 	Start, End  int
@@ -74,7 +74,7 @@ func (j *journal) Close() error {
 	return j.file.Close() //nolint:wrapcheck // names the file
 }
 
-// verdict returns what an earlier run found of a mutant.
+// verdict returns what an earlier run found about a mutant.
 func (j *journal) verdict(m mutant) (tried, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -82,7 +82,7 @@ func (j *journal) verdict(m mutant) (tried, bool) {
 	return tried{m, f}, ok
 }
 
-// note keeps a verdict.
+// note stores a verdict.
 func (j *journal) note(r tried) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -98,7 +98,7 @@ func (j *journal) note(r tried) {
 	}
 }
 
-// key names a mutant in the present state of its package. It is called under the mutex.
+// key identifies a mutant in the present state of its package. It is called with mu held.
 func (j *journal) key(m mutant) verdictKey {
 	folder, _, _ := strings.Cut(m.file, "/")
 	if j.state[folder] == "" {
@@ -107,7 +107,7 @@ func (j *journal) key(m mutant) verdictKey {
 	return verdictKey{State: j.state[folder], File: m.file, Start: m.start, End: m.end, With: m.with}
 }
 
-// stateOf is a hash of the Go files in a folder and those below.
+// stateOf returns a hash of the Go files in a folder and below it.
 func stateOf(folder string) string {
 	h := sha256.New()
 	_ = filepath.WalkDir(folder, func(path string, _ fs.DirEntry, _ error) error {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// fate is what became of a mutant.
+// fate is the result of judging a mutant.
 type fate string
 
 const (
@@ -29,7 +29,7 @@ type tried struct {
 	fate fate
 }
 
-// bench is where mutants of one target are judged.
+// bench is where mutants of one target are tested.
 type bench struct {
 	target
 	root, dir string
@@ -39,7 +39,7 @@ type bench struct {
 	known     map[string][]block // of each file, whoever reaches them
 }
 
-// test is one test, with what it costs and reaches.
+// test is one test, with its duration and the lines that it runs through.
 type test struct {
 	folder string // of its package
 	name   string
@@ -49,11 +49,11 @@ type test struct {
 	node   bool               // it needs a Cassandra
 }
 
-// slow is what a test takes that is run after the others.
+// slow is the duration from which on a test is run after the others.
 const slow = time.Second
 
-// judge runs the tests that reach a mutant of a bundle: first the ten that reach least else, then the quick ones, then all; those that need
-// a Cassandra last.
+// judge runs the tests that reach a mutant of a bundle: first the ten that reach fewest other
+// lines, then the quick ones, then all; last those that need a Cassandra.
 func (b *bundle) judge(ctx context.Context, id int) tried {
 	m := b.mutants[id]
 	if b.broken[id] {
@@ -80,7 +80,7 @@ func (b *bundle) judge(ctx context.Context, id int) tried {
 	return tried{m, survived}
 }
 
-// inTurn splits tests into those that are run together, one lot after the other.
+// inTurn splits tests into groups that are run together, one group after the other.
 func inTurn(all []test) [][]test {
 	slices.SortStableFunc(all, func(x, y test) int { return x.size - y.size })
 	const first = 10
@@ -100,7 +100,7 @@ func inTurn(all []test) [][]test {
 	return lots
 }
 
-// binary is where the test binary of a package lies.
+// binary returns the path of a package's test binary.
 func (b *bench) binary(folder, suffix string) string {
 	return filepath.Join(b.dir, strings.ReplaceAll(folder, "/", "-")+suffix)
 }
@@ -130,8 +130,8 @@ func (e *buildError) Error() string {
 // Unwrap returns the cause.
 func (e *buildError) Unwrap() error { return e.err }
 
-// passes reports whether tests of one package, of which all or none need a Cassandra, pass with a mutant. None may be silent for much longer than the
-// longest of them needs.
+// passes reports whether tests of one package pass with a mutant. All or none of them need a
+// Cassandra. The run is ended if it prints nothing for much longer than the longest test needs.
 func (b *bundle) passes(ctx context.Context, some []test, id int) bool {
 	var names []string
 	var longest time.Duration
@@ -144,7 +144,7 @@ func (b *bundle) passes(ctx context.Context, some []test, id int) bool {
 	return err == nil
 }
 
-// runOf says how a test binary is run.
+// runOf returns how to run a test binary.
 type runOf struct {
 	binary  string
 	folder  string        // of its package
@@ -153,7 +153,7 @@ type runOf struct {
 	mutant  int           // that is at work; 0 = none
 }
 
-// listener keeps what is written, and is called each time.
+// listener keeps what is written, and calls a function for each write.
 type listener struct {
 	bytes.Buffer
 	heard func()
@@ -165,7 +165,7 @@ func (l *listener) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// runTests runs tests of a binary and returns what they say.
+// runTests runs tests of a binary and returns their output.
 func (b *bench) runTests(ctx context.Context, r runOf, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -24,7 +24,7 @@ import (
 	"music/integration/cassandra"
 )
 
-// target is packages that are broken together, and judged by the tests of all of them.
+// target is packages that are mutated together, and judged by the tests of all of them.
 type target struct {
 	folders []string // of the packages
 	files   []string // patterns, each of which must find one; one that begins with ! takes away what those before it took
@@ -34,7 +34,7 @@ type target struct {
 	node    bool     // some of its tests need a Cassandra: they judge what no other test finds
 }
 
-// targets are the packages that locks rest on.
+// targets returns the packages that locks rely on.
 func targets() []target {
 	return []target{
 		{
@@ -46,14 +46,14 @@ func targets() []target {
 			folders: []string{"proxy", "proxy/peer", "proxy/synchronise"}, files: proxyFiles(), share: 25, node: true,
 		},
 		{
-			// The variants are other changes of the same lines, and notice every one of them.
+			// The variants change the same lines, so they would notice every mutant.
 			folders: []string{"musiccore"}, files: []string{"musiccore/*.go", "!musiccore/doc.go"}, share: 25, skip: "^TestVariants",
 			args: []string{"-sim.brief", "-sim.seeds=300", "-sim.workers=1"},
 		},
 	}
 }
 
-// proxyFiles are those that locks rest on.
+// proxyFiles are the files of proxy that locks rely on.
 func proxyFiles() []string {
 	files := []string{"proxy/synchronise/*.go", "proxy/peer/*.go"}
 	for _, name := range []string{
@@ -65,7 +65,7 @@ func proxyFiles() []string {
 	return files
 }
 
-// options are the flags.
+// options are the values of the flags.
 type options struct {
 	root    string
 	n       int
@@ -99,7 +99,8 @@ func main() {
 	}
 }
 
-// run tries a choice of mutants of each target and writes the page. It fails where more survive unexplained than the goal allows.
+// run judges a sample of mutants of each target and writes the page. It fails if more survive
+// unexplained than the goal allows.
 func run(ctx context.Context, o options) error {
 	root, err := filepath.Abs(o.root)
 	if err != nil {
@@ -135,7 +136,7 @@ func run(ctx context.Context, o options) error {
 	return p.report(all, o)
 }
 
-// run tries a sample of mutants of the target, with a Cassandra if its tests need one.
+// run judges a sample of mutants of the target, with a Cassandra if its tests need one.
 func (b *bench) run(ctx context.Context, o options, start time.Time) ([]tried, error) {
 	if files, err := b.chosenFiles(o.only); err != nil || len(files) == 0 {
 		return nil, err
@@ -205,7 +206,7 @@ func (b *bench) chosenFiles(only string) (chosen []string, err error) {
 // together is how many mutants are built into one binary.
 const together = 400
 
-// try tries mutants until there are enough.
+// try judges mutants until there are enough.
 func (b *bench) try(ctx context.Context, all []mutant, o options, start time.Time) ([]tried, error) {
 	wanted := len(all)
 	switch {
@@ -216,7 +217,7 @@ func (b *bench) try(ctx context.Context, all []mutant, o options, start time.Tim
 	}
 	t := trial{wanted: wanted, end: func() bool { return ctx.Err() != nil || o.limit > 0 && time.Since(start) > o.limit }}
 	for first := 0; first < len(all) && !t.enough(); {
-		// Some will not build.
+		// Some of them will not compile.
 		n := min(together, len(all)-first, (wanted-len(t.results))*5/4+8)
 		if err := b.tryBundle(ctx, &bundle{bench: b, mutants: all[first : first+n]}, &t, o.workers); err != nil {
 			return nil, err
@@ -226,7 +227,7 @@ func (b *bench) try(ctx context.Context, all []mutant, o options, start time.Tim
 	return t.results, nil
 }
 
-// trial is what has been found of one target.
+// trial is the result for one target so far.
 type trial struct {
 	wanted int
 	end    func() bool
@@ -235,14 +236,14 @@ type trial struct {
 	results []tried
 }
 
-// enough reports whether no more are to be tried.
+// enough reports whether enough mutants were judged.
 func (t *trial) enough() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.results) >= t.wanted || t.end()
 }
 
-// add notes a verdict.
+// add records a verdict.
 func (t *trial) add(r tried) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -273,7 +274,7 @@ func (b *bench) tryBundle(ctx context.Context, all *bundle, t *trial, workers in
 	return nil
 }
 
-// tryOne judges one mutant, where no earlier run has.
+// tryOne judges one mutant, unless an earlier run has.
 func (b *bundle) tryOne(ctx context.Context, id int, t *trial) {
 	r, before := b.journal.verdict(b.mutants[id])
 	if !before {

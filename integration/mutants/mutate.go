@@ -24,10 +24,10 @@ type mutant struct {
 	old        string // what stood there, on one line
 }
 
-// String names the mutant as the page does.
+// String returns the name of the mutant on the page.
 func (m mutant) String() string { return fmt.Sprintf("%s:%d %s", m.file, m.line, m.what()) }
 
-// what is the change in words.
+// what returns the change in words.
 func (m mutant) what() string {
 	if m.with == "" {
 		return "without `" + m.old + "`"
@@ -35,7 +35,7 @@ func (m mutant) what() string {
 	return "`" + m.old + "` is `" + oneLine(m.with) + "`"
 }
 
-// oneLine is a text on one line, and not longer than a reader needs to find it.
+// oneLine returns a text on one line, shortened.
 func oneLine(text string) string {
 	text = strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", "¦")
 	if len(text) > 100 {
@@ -74,7 +74,8 @@ func mutantsOf(root, file string) ([]mutant, error) {
 	return b.all, nil
 }
 
-// visit breaks one node in each way that there is for its kind. What says something to people alone is left as it is.
+// visit adds a mutant of a node for each change that there is for its kind. Log lines and other
+// texts for people are left as they are.
 func (b *breaker) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.IfStmt:
@@ -112,12 +113,12 @@ func (b *breaker) visit(n ast.Node) bool {
 	return true
 }
 
-// text is the source of a node.
+// text returns the source of a node.
 func (b *breaker) text(n ast.Node) string {
 	return string(b.source[b.set.Position(n.Pos()).Offset:b.set.Position(n.End()).Offset])
 }
 
-// replace has something else stand where a node stands.
+// replace adds a mutant with another text in place of a node.
 func (b *breaker) replace(n ast.Node, with string) {
 	at := b.set.Position(n.Pos())
 	old := b.text(n)
@@ -126,7 +127,7 @@ func (b *breaker) replace(n ast.Node, with string) {
 	})
 }
 
-// negate turns a condition round; a comparison is turned round by its operator.
+// negate negates a condition; a comparison by its operator.
 func (b *breaker) negate(cond ast.Expr) {
 	if x, ok := cond.(*ast.BinaryExpr); ok && opposites()[x.Op] != token.ILLEGAL {
 		return
@@ -134,14 +135,14 @@ func (b *breaker) negate(cond ast.Expr) {
 	b.replace(cond, "!("+b.text(cond)+")")
 }
 
-// opposites are the comparisons that hold where another does not.
+// opposites returns the comparisons that hold where another does not.
 func opposites() map[token.Token]token.Token {
 	return map[token.Token]token.Token{
 		token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.GEQ, token.GEQ: token.LSS, token.GTR: token.LEQ, token.LEQ: token.GTR,
 	}
 }
 
-// neighbours are the operators that are easily taken for one another.
+// neighbours returns operators that are easily confused.
 func neighbours() map[token.Token]token.Token {
 	return map[token.Token]token.Token{
 		token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
@@ -150,7 +151,7 @@ func neighbours() map[token.Token]token.Token {
 	}
 }
 
-// binary gives an operation another operator, or leaves one of its sides out.
+// binary replaces an operator, or leaves out one of the operands.
 func (b *breaker) binary(n *ast.BinaryExpr) {
 	x, y := b.text(n.X), b.text(n.Y)
 	for _, ops := range []map[token.Token]token.Token{opposites(), neighbours()} {
@@ -164,7 +165,7 @@ func (b *breaker) binary(n *ast.BinaryExpr) {
 	}
 }
 
-// clause takes a case away, or one of the values that it is for.
+// clause removes a case, or one of its values.
 func (b *breaker) clause(n *ast.CaseClause) {
 	if len(n.List) == 0 {
 		return
@@ -185,7 +186,7 @@ func (b *breaker) clause(n *ast.CaseClause) {
 	}
 }
 
-// returns has an error forgotten, or what holds turned round.
+// returns drops a returned error, or negates a returned bool.
 func (b *breaker) returns(n *ast.ReturnStmt) {
 	for _, r := range n.Results {
 		switch x := r.(type) {
@@ -201,7 +202,7 @@ func (b *breaker) returns(n *ast.ReturnStmt) {
 	}
 }
 
-// call has a function be another one, or what is copied not be copied. What is said to people is left as it is.
+// call replaces the called function, or leaves out a copy. Texts for people are left as they are.
 func (b *breaker) call(n *ast.CallExpr) bool {
 	name := b.text(n.Fun)
 	swaps := map[string]string{"max": "min", "min": "max"}
@@ -231,7 +232,7 @@ func (b *breaker) forPeople(n ast.Node) bool {
 	return false
 }
 
-// swapped are names of which one is easily written for the other.
+// swapped returns names that are easily confused.
 func swapped() map[string][]string {
 	return map[string][]string{
 		"Quorum": {"One"}, "LocalQuorum": {"LocalOne"}, "quorum": {"serial"}, "ConsistencyLevelQuorum": {"ConsistencyLevelOne"}, "ConsistencyLevelLocalQuorum": {"ConsistencyLevelLocalOne"},
@@ -244,14 +245,14 @@ func swapped() map[string][]string {
 	}
 }
 
-// constant has a name be one that it is easily taken for.
+// constant replaces a name by one that it is easily confused with.
 func (b *breaker) constant(n ast.Node, name string) {
 	for _, other := range swapped()[name] {
 		b.replace(n, other)
 	}
 }
 
-// literal has a number be the next one, and a condition of CQL not be asked.
+// literal replaces a number by the next one, and leaves out a condition of CQL.
 func (b *breaker) literal(n *ast.BasicLit) {
 	if n.Kind == token.INT {
 		if v, err := strconv.Atoi(n.Value); err == nil {

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// page is docs/mutants.md: the survivors that are known, each with its reason, by what names them.
+// page is docs/mutants.md: the known survivors, each with its reason, by their names.
 type page struct {
 	path    string
 	reasons map[string]string
 }
 
-// unexplained is the reason of a survivor that nobody has looked at yet.
+// unexplained is the reason of a survivor that has none yet.
 const unexplained = "unexplained"
 
-// name tells mutants of the page apart, also when lines move.
+// name identifies a mutant on the page, also when lines move.
 func (m mutant) name() string { return fmt.Sprintf("| %s | %s | %s |", m.file, m.function, m.what()) }
 
 // readPage reads the reasons of the last runs.
@@ -38,7 +38,8 @@ func readPage(path string) (*page, error) {
 	return p, nil
 }
 
-// report prints the result, and writes the page anew: what survived now and what survived before and was not tried again.
+// report prints the result, and updates the page: what survived now, and what survived before and
+// was not judged again.
 func (p *page) report(all []tried, o options) error {
 	var dead, known, open int
 	for _, t := range all {
@@ -68,7 +69,7 @@ func (p *page) report(all []tried, o options) error {
 	return nil
 }
 
-// text is the page.
+// text returns the page.
 func (p *page) text(summary string) string {
 	var rows []string
 	for name, reason := range p.reasons {

@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// framesFile holds requests with every flag there is, and what Cassandra's own decoder reads of each. The frontend's tests compare it
-// with what the proxy reads.
+// framesFile has requests with every flag, and what Cassandra's own decoder reads of each. The
+// frontend's tests compare it with what the proxy reads.
 const framesFile = "../../frontend/testdata/frames.txt"
 
-// The requests whose flags say what stands in their bodies.
+// The requests with flags that say what their bodies contain.
 const (
 	opQuery   = 7
 	opPrepare = 9
@@ -37,10 +37,11 @@ const (
 	flagNow
 )
 
-// tail stands behind every request: a flag that the proxy does not know finds something that it can be about.
+// tail follows every request: an unknown flag finds something that could be its field.
 const tail = "\x00\x04evil\x00\x04evil\x00\x04evil"
 
-// TestFramesAreReadAsCassandraDoes: the page of the frontend's tests says what Cassandra says. UPDATE_DOCS=1 writes it anew.
+// TestFramesAreReadAsCassandraDoes checks that the file of the frontend's tests has Cassandra's
+// results. UPDATE_DOCS=1 writes it.
 func TestFramesAreReadAsCassandraDoes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra's jars")
@@ -68,8 +69,8 @@ type framed struct {
 	envelope []byte
 }
 
-// frames are requests of every version and kind with each flag alone, each pair of known ones, and all of them; and with each flag of the
-// header.
+// frames returns requests of every version and kind with each flag alone, each pair of known ones,
+// and all of them; and with each flag of the header.
 func frames() (all []framed) {
 	for version := byte(3); version <= 5; version++ {
 		for _, opcode := range []byte{opQuery, opExecute, opBatch} {
@@ -89,7 +90,7 @@ func frames() (all []framed) {
 	return all
 }
 
-// flagSets are the flags that a version has room for, each alone and with others.
+// flagSets returns the flags that a version has, each alone and with others.
 func flagSets(version byte) (sets []uint64) {
 	room, known := 8, 8
 	if version >= 5 {
@@ -121,7 +122,7 @@ func newFramed(version, opcode, header byte, flags uint32) framed {
 	return framed{fmt.Sprintf("v%d op%d header%#02x flags%#x", version, opcode, header, flags), append(envelope, body...)}
 }
 
-// beginning is what stands before the flags' consistency: text, id, or a batch of both.
+// beginning returns what precedes the consistency: text, id, or a batch of both.
 func beginning(version, opcode, header byte) []byte {
 	const text, id = "\x00\x00\x00\x08DELETE x", "\x00\x10sixteen bytes id"
 	var b string
@@ -141,7 +142,7 @@ func beginning(version, opcode, header byte) []byte {
 	return []byte(b)
 }
 
-// parameters are consistency and flags, and a field for each flag that has one.
+// parameters returns consistency and flags, and a field for each flag that has one.
 func parameters(version byte, flags uint32) []byte {
 	b := []byte{0, 4}
 	if version >= 5 {
@@ -170,7 +171,7 @@ func parameters(version byte, flags uint32) []byte {
 	return b
 }
 
-// values are a null and a value, with names if the flags say so.
+// values returns a null and a value, with names if the flags say so.
 func values(flags uint32) []byte {
 	if flags&flagNames != 0 {
 		return []byte("\x00\x02\x00\x01n\x00\x00\x00\x01y\x00\x01m\x00\x00\x00\x01x")

@@ -9,14 +9,14 @@ import (
 	"music/rewrite"
 )
 
-// verdict is what comes of comparing one text.
+// verdict is the result of comparing one text.
 type verdict struct {
 	valid  bool   // Cassandra takes it
 	unread bool   // and rewrite does not understand it
 	fault  string // what rewrite reads otherwise
 }
 
-// judge compares what rewrite reads with Cassandra's answer.
+// judge compares rewrite's result with Cassandra's answer.
 func judge(text, answer string) verdict {
 	tokens, statement, lexes := strings.Cut(answer, "\t")
 	if !lexes {
@@ -45,7 +45,7 @@ func judge(text, answer string) verdict {
 	return verdict{valid: true, fault: judgeNames([]byte(text), head, statement)}
 }
 
-// judgeTokens compares where the tokens stand.
+// judgeTokens compares the places of the tokens.
 func judgeTokens(text, want string) string {
 	places, _, invalid := lexed(text)
 	if invalid {
@@ -61,7 +61,7 @@ func judgeTokens(text, want string) string {
 	return fmt.Sprintf("tokens %v, Cassandra %s", got, want)
 }
 
-// judgeFirstParts looks whether the first parts of a text say the same as the whole, or nothing.
+// judgeFirstParts checks that the first parts of a text are classified as the whole, or not at all.
 func judgeFirstParts(text []byte, whole rewrite.Head) string {
 	for i := range text {
 		if part := rewrite.ReadHead(text[:i], false); part.Complete && part != whole {
@@ -71,7 +71,7 @@ func judgeFirstParts(text []byte, whole rewrite.Head) string {
 	return ""
 }
 
-// judgeStatement compares a statement that was read whole.
+// judgeStatement compares a statement that rewrite has parsed.
 func judgeStatement(text []byte, want string) verdict {
 	s, err := rewrite.Parse(text)
 	switch {
@@ -88,7 +88,7 @@ func judgeStatement(text []byte, want string) verdict {
 	return verdict{valid: true}
 }
 
-// judgeNames compares what the head of a statement names that is not read any further.
+// judgeNames compares the names in the head of a statement of which rewrite reads no more.
 func judgeNames(text []byte, h rewrite.Head, answer string) string {
 	kind := h.Schema.Kind
 	if h.Verb == rewrite.Other || h.Verb == rewrite.Schema && slices.Contains([]rewrite.SchemaKind{rewrite.SchemaOther, rewrite.SchemaFunction, rewrite.SchemaAggregate}, kind) {
@@ -109,7 +109,7 @@ func judgeNames(text []byte, h rewrite.Head, answer string) string {
 	return ""
 }
 
-// written is a statement in the words of testdata/Oracle.java.
+// written returns a statement in the form of testdata/Oracle.java.
 func written(text []byte, s rewrite.Statement, markers int) string {
 	var w strings.Builder
 	w.WriteString(class(s) + "|")
@@ -136,7 +136,7 @@ func written(text []byte, s rewrite.Statement, markers int) string {
 	return w.String()
 }
 
-// class is Cassandra's name for a kind of statement.
+// class returns Cassandra's name for a kind of statement.
 func class(s rewrite.Statement) string {
 	switch s.Verb {
 	case rewrite.Select:
@@ -195,5 +195,5 @@ func value(text []byte, v rewrite.Term) string {
 
 func name(text []byte, n rewrite.Name) string { return oneLine(string(n.AppendTo(nil, text))) }
 
-// oneLine is a text as the oracle writes it.
+// oneLine returns a text as the oracle writes it.
 func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\t", " ", "\r", " ").Replace(s) }

@@ -8,15 +8,15 @@ import (
 	"music/rewrite"
 )
 
-// mutator makes new statements of known ones: tokens are taken out, put in, exchanged and joined in other ways, and sometimes a
-// byte is changed.
+// mutator makes new statements from known ones: it removes, inserts, exchanges and joins tokens,
+// and sometimes changes a byte.
 type mutator struct {
 	random *rand.Rand
 	known  [][]string // tokens of the statements
 	words  []string
 }
 
-// blanks are what may stand between two tokens; the empty one makes two into one, or not.
+// blanks are what may stand between two tokens; the empty one may join two tokens into one.
 func blanks() []string {
 	return []string{" ", " ", " ", "\n", "\t", "\r", "/**/", "/* x */", "-- c\n", "//c\r", " ", "/*'*/", "--'\n", ""}
 }
@@ -33,7 +33,8 @@ func newMutator(random *rand.Rand, statements []string) *mutator {
 	return m
 }
 
-// lexed is a text as rewrite's lexer has it: the places of the tokens, the tokens, and whether it is not CQL.
+// lexed is a text with the tokens of rewrite's lexer, their places, and whether the text is CQL at
+// all.
 func lexed(text string) (places []rewrite.Span, tokens []string, invalid bool) {
 	l := rewrite.NewLexer([]byte(text))
 	for t := l.Next(); t.Kind != rewrite.TokenEOF; t = l.Next() {
@@ -46,7 +47,7 @@ func lexed(text string) (places []rewrite.Span, tokens []string, invalid bool) {
 
 func one[T any](m *mutator, of []T) T { return of[m.random.IntN(len(of))] }
 
-// mutant is a new text, which may be a statement or not.
+// mutant returns a new text, which may be a statement or not.
 func (m *mutator) mutant() string {
 	tokens := slices.Clone(one(m, m.known))
 	for n := m.random.IntN(4); n > 0 && len(tokens) > 1; n-- {
@@ -81,7 +82,7 @@ func (m *mutator) change(tokens []string, i int) []string {
 	return tokens
 }
 
-// join writes tokens with one of several ideas of blanks, and some words in capitals.
+// join joins tokens with one of several styles of blanks, and some words in capitals.
 func (m *mutator) join(tokens []string) string {
 	var text strings.Builder
 	idea := m.random.IntN(4)

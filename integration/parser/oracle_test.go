@@ -17,7 +17,8 @@ import (
 // maxAnswer is the length of the longest answer about one statement.
 const maxAnswer = 4 << 20
 
-// ask gives the texts to Cassandra's own parser, and returns an answer for each; testdata/Oracle.java says what one looks like.
+// ask passes the texts to Cassandra's own parser, and returns an answer for each, in the form that
+// testdata/Oracle.java documents.
 func ask(t *testing.T, d cassandra.Distribution, texts []string) []string {
 	t.Helper()
 	lines := make([]string, len(texts))
@@ -27,7 +28,7 @@ func ask(t *testing.T, d cassandra.Distribution, texts []string) []string {
 	return tell(t, d, "Oracle", lines)
 }
 
-// compile builds a program of testdata with what it uses there, and returns the class path that it runs with.
+// compile compiles a program of testdata, and returns the class path for running it.
 func compile(t *testing.T, d cassandra.Distribution, program string) string {
 	t.Helper()
 	classes, jars := t.TempDir(), filepath.Join(d.Lib, "*")
@@ -37,7 +38,8 @@ func compile(t *testing.T, d cassandra.Distribution, program string) string {
 	return classes + string(filepath.ListSeparator) + jars
 }
 
-// tell gives lines to a program that has Cassandra's classes, and returns its answers, one a line.
+// tell passes lines to a program that uses Cassandra's classes, and returns its answers, one a
+// line.
 func tell(t *testing.T, d cassandra.Distribution, program string, questions []string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), d.Java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", compile(t, d, program), program) //nolint:gosec // G204: our own paths

@@ -21,8 +21,8 @@ var (
 	seed  = flag.Uint64("seed", 1, "of the statements; 0: another each time")
 )
 
-// What Cassandra's own parser takes, rewrite reads alike, or says that it cannot; of the corpus and
-// of mutants of it.
+// rewrite reads every statement that Cassandra's own parser accepts in the same way, or says that
+// it cannot; for the corpus and for mutants of it.
 func TestRewriteReadsWhatCassandraReads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra's jars")
@@ -36,7 +36,7 @@ func TestRewriteReadsWhatCassandraReads(t *testing.T) {
 	}
 }
 
-// fetched makes sure of the jars of a release.
+// fetched downloads the jars of a release if necessary.
 func fetched(t *testing.T, release string) cassandra.Distribution {
 	t.Helper()
 	runDir, err := filepath.Abs("../../.run")
@@ -46,7 +46,7 @@ func fetched(t *testing.T, release string) cassandra.Distribution {
 	return d
 }
 
-// texts are the statements of the corpus and mutants of them.
+// texts returns the statements of the corpus and mutants of them.
 func texts(t *testing.T) []string {
 	t.Helper()
 	corpus, err := os.ReadFile("testdata/statements.txt")
@@ -59,8 +59,8 @@ func texts(t *testing.T) []string {
 	return all
 }
 
-// compare asks Cassandra about all texts and counts where rewrite says something else, or gives up. What it gives up is refused on
-// a critical table, which is safe but in the way.
+// compare sends all texts to Cassandra's parser, and counts where rewrite differs or gives up. A
+// statement that it gives up is refused on a critical table, which is safe but inconvenient.
 func compare(t *testing.T, d cassandra.Distribution, texts []string) {
 	t.Helper()
 	var valid, faults int

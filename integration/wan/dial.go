@@ -16,11 +16,12 @@ type Dialer struct {
 	namespace string
 }
 
-// Dialer returns that of a site.
+// Dialer returns the Dialer of a site.
 func (w *WAN) Dialer(site int) *Dialer { return &Dialer{namespace: w.Namespace(site)} }
 
-// DialContext connects to an address, which must be numeric: names are looked up on threads that are elsewhere. A socket stays in
-// the namespace in which it was made, so only the making needs a thread that is there.
+// DialContext connects to an address, which must be numeric, since names are looked up on threads
+// outside of the namespace. A socket stays in the namespace in which it was made, so only its
+// creation needs a thread in there.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	var c net.Conn
 	err := Inside(d.namespace, func() error {
@@ -31,7 +32,8 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return c, err
 }
 
-// Inside calls f on a thread that is in the namespace: sockets that f itself makes are there, and stay.
+// Inside calls f on a thread in the namespace: sockets that f makes belong to the namespace, and
+// stay in it.
 func Inside(namespace string, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -43,7 +45,7 @@ func Inside(namespace string, f func() error) error {
 	return f()
 }
 
-// enter moves the locked thread into a namespace, and gives the way back.
+// enter moves the locked thread into a namespace, and returns the function that moves it back.
 func enter(namespace string) (back func(), err error) {
 	here, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
 	if err != nil {

@@ -16,7 +16,7 @@ type router struct {
 	links   map[[2]int]*link
 }
 
-// newRouter has no devices yet.
+// newRouter returns a router without devices.
 func newRouter(o Options) *router {
 	r := &router{links: map[[2]int]*link{}}
 	for from := 1; from <= o.Sites; from++ {
@@ -34,7 +34,7 @@ func newRouter(o Options) *router {
 
 func (r *router) link(from, to int) *link { return r.links[[2]int{from, to}] }
 
-// start routes, in goroutines that running waits for.
+// start routes in goroutines that are counted in running.
 func (r *router) start(running *sync.WaitGroup) {
 	for _, l := range r.links {
 		running.Go(func() { l.deliver(r.devices[l.to]) })
@@ -75,7 +75,7 @@ func (r *router) read(from int) {
 	}
 }
 
-// route sends a packet on its way; the machine itself is next to every site.
+// route sends a packet to its link; the machine itself has no delay to any site.
 func (r *router) route(from int, packet []byte) {
 	const destination = vnetHeader + 16
 	if len(packet) < vnetHeader+20 || packet[vnetHeader]>>4 != 4 {
@@ -91,7 +91,7 @@ func (r *router) route(from int, packet []byte) {
 	}
 }
 
-// link is one direction between two sites: packets leave a fixed time after they came, in order.
+// link is one direction between two sites: packets leave a fixed time after they arrived, in order.
 type link struct {
 	to    int
 	delay int64        // nanoseconds
@@ -114,7 +114,7 @@ type held struct {
 // maxHeld bounds the packets in flight; further ones are dropped.
 const maxHeld = 1 << 14
 
-// push takes over a packet.
+// push adds a packet.
 func (l *link) push(packet []byte) {
 	if l.cut.Load() || rand.Int64N(1e6) < l.loss.Load() { //nolint:gosec // G404: chance, not secrets
 		l.lost.Add(1)
@@ -131,7 +131,7 @@ func (l *link) push(packet []byte) {
 	}
 }
 
-// pop takes what is on its way.
+// pop removes the next packet.
 func (l *link) pop() []held {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +140,8 @@ func (l *link) pop() []held {
 	return queue
 }
 
-// deliver writes packets when they are due. It sleeps in the kernel on a thread of its own: the timers of Go round to a millisecond.
+// deliver writes packets when they are due. It sleeps in the kernel on a thread of its own, since
+// Go's timers are precise to a millisecond only.
 func (l *link) deliver(to *tun) {
 	precise()
 	for {
@@ -163,7 +164,8 @@ func (l *link) deliver(to *tun) {
 	}
 }
 
-// precise ties the goroutine to a thread of its own whose sleeps end on time, before those of ordinary programs where that is allowed.
+// precise locks the goroutine to a thread of its own whose sleeps end on time, with priority over
+// ordinary programs if that is allowed.
 func precise() {
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)

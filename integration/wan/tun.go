@@ -33,7 +33,7 @@ func openTun(name string) (*tun, error) {
 	return &tun{file: os.NewFile(uintptr(fd), name), name: name}, nil
 }
 
-// attach makes of an open file the device of that name.
+// attach turns an open file into the device of that name.
 func attach(fd int, name string) error {
 	request, err := unix.NewIfreq(name)
 	if err != nil {

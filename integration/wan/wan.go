@@ -57,13 +57,13 @@ func Start(o Options) (*WAN, error) {
 	return w, nil
 }
 
-// Address is the n-th address of a site, from 1.
+// Address returns the n-th address of a site, from 1.
 func (w *WAN) Address(site, n int) string { return fmt.Sprintf("%s.%d.%d", network, site, n) }
 
-// Namespace is the name of a site's namespace, as `ip netns exec` takes it.
+// Namespace returns the name of a site's namespace, as `ip netns exec` takes it.
 func (w *WAN) Namespace(site int) string { return namespace(w.name, site) }
 
-// namespace is the name of a site's.
+// namespace returns the name of a site's namespace.
 func namespace(name string, site int) string { return name + strconv.Itoa(site) }
 
 // Cut drops all packets from one site to another, also those in flight, until Heal.
@@ -76,13 +76,13 @@ func (w *WAN) Heal() {
 	}
 }
 
-// Lose makes the network lose that many packets of a million between two sites, either way.
+// Lose drops that many packets of a million between two sites, in both directions.
 func (w *WAN) Lose(a, b int, perMillion int64) {
 	w.router.link(a, b).loss.Store(perMillion)
 	w.router.link(b, a).loss.Store(perMillion)
 }
 
-// Lost counts the packets that Cut and Lose have taken so far.
+// Lost returns how many packets Cut and Lose have dropped so far.
 func (w *WAN) Lost() (n int64) {
 	for _, l := range w.router.links {
 		n += l.lost.Load()
@@ -90,7 +90,7 @@ func (w *WAN) Lost() (n int64) {
 	return n
 }
 
-// Close removes everything. What still runs in the namespaces is cut off.
+// Close removes everything. Programs that still run in the namespaces lose their network.
 func (w *WAN) Close() error {
 	var faults []error
 	w.router.close()
@@ -164,7 +164,7 @@ func site(address [4]byte) (int, bool) {
 	return int(address[2]), address[0] == first[0] && address[1] == first[1]
 }
 
-// monotonic is the clock of the links, in nanoseconds.
+// monotonic returns the clock of the links, in nanoseconds.
 func monotonic() int64 {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startOrSkip makes a network of three sites, or skips where nobody may.
+// startOrSkip makes a network of three sites, or skips the test if this process may not.
 func startOrSkip(t *testing.T) *WAN {
 	t.Helper()
 	_, noIP := exec.LookPath("ip")
@@ -51,7 +51,7 @@ func echo(t *testing.T, w *WAN, site int) string {
 	return address
 }
 
-// roundTrip is the median of some.
+// roundTrip returns the median of several round trips.
 func roundTrip(t *testing.T, c net.Conn) time.Duration {
 	t.Helper()
 	var all []time.Duration
@@ -83,7 +83,7 @@ func TestSitesAreAsFarAsSaid(t *testing.T) {
 	}
 }
 
-// Nothing comes through a cut, and everything after it is healed.
+// Nothing passes a cut, and everything passes after it is healed.
 func TestCutOffAndBack(t *testing.T) {
 	w := startOrSkip(t)
 	c, err := w.Dialer(1).DialContext(t.Context(), "tcp", echo(t, w, 3))
