@@ -267,7 +267,7 @@ func TestWaitersOutliveTheirBlock(t *testing.T) {
 	gone := h.lock(Request{Wait: time.Minute})
 	h.collect(h.core.Gone(h.time(), gone))
 	s.apply(Preempt(*s.row, 10, h.opts.Window, 0)) // though its session lives: the table is strict
-	h.collect(h.core.Strict(h.time(), h.table, true))
+	h.collect(h.core.Strict(h.time(), h.table, true, h.session.ID()))
 	tk, _ := h.begin(2, Get)
 	h.end(tk, OutcomeAcked)
 	s.answerAll()

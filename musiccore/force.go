@@ -49,7 +49,7 @@ func (k *key) forceFromRow(now Now, q query) bool {
 	if s != k.c.self.id {
 		known, dead := k.c.observe(now, s)
 		switch {
-		case dead || k.table.forceLiving:
+		case dead || k.mayForceLiving():
 		case known:
 			k.c.answer(Answer{Op: q.op, Err: &ElsewhereError{Session: s, Ref: ref}})
 			return true
@@ -60,7 +60,7 @@ func (k *key) forceFromRow(now Now, q query) bool {
 	e := k.findEntry(ref)
 	if e == nil && s != k.c.self.id {
 		e = k.adopt(now, ref)
-		e.takeover.forced = k.table.forceLiving
+		e.takeover.forced = k.mayForceLiving()
 	}
 	k.forceHead(now, q, ref, e)
 	return true

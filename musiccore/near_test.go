@@ -47,7 +47,7 @@ func TestOnlyAnEnqueueIsCommittedNear(t *testing.T) {
 // centre.
 func TestStrictTablesCommitNothingNear(t *testing.T) {
 	h := newHarness(t)
-	h.collect(h.core.Strict(h.time(), h.table, true))
+	h.collect(h.core.Strict(h.time(), h.table, true, h.session.ID()))
 	h.lock(Request{})
 	id, _ := commandOf[ReadRow](h)
 	h.reply(id, Result{Status: StatusDone})

@@ -131,7 +131,7 @@ func (k *key) termReleased(now Now, head LockRef) {
 func (k *key) releaseAbandoned(now Now) {
 	r := k.view.row
 	if _, foreign := k.remoteHead(); foreign {
-		if k.remoteHeadDead(now) || (k.queue.first().takeover.forced && k.table.forceLiving && k.view.quorumEpoch == r.Epoch) {
+		if k.remoteHeadDead(now) || (k.queue.first().takeover.forced && k.mayForceLiving() && k.view.quorumEpoch == r.Epoch) {
 			k.startLWT(now, lwt{purpose: purposeReleaseAbandoned, swap: Release(r, k.c.opts.Window, true, now.Clk)})
 		}
 		return

@@ -74,6 +74,7 @@ func (p *proxy) beat() {
 		p.s.met(sessionDied)
 		p.newSession()
 		p.take(p.core.Rejoin(p.time(), p.session))
+		p.take(p.core.Strict(p.time(), [16]byte{}, p.s.strict, p.session.ID()))
 	}
 	mine, x, life := p.session, p.fork(), p.life
 	p.look(&x, mine, func(start Now) {

@@ -45,7 +45,7 @@ func (p *proxy) boot() {
 	p.newSession()
 	p.core = New(p.session, p.opts)
 	p.take(p.core.Closed(p.time(), [16]byte{}, p.s.closed))
-	p.take(p.core.Strict(p.time(), [16]byte{}, p.s.strict))
+	p.take(p.core.Strict(p.time(), [16]byte{}, p.s.strict, p.session.ID()))
 	p.beat()
 }
 

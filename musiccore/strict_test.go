@@ -11,7 +11,7 @@ import (
 func heldStrict(t *testing.T) (*harness, *fakeStore) {
 	t.Helper()
 	h := newHarness(t)
-	h.collect(h.core.Strict(h.time(), h.table, true))
+	h.collect(h.core.Strict(h.time(), h.table, true, h.session.ID()))
 	s := newFakeStore(h)
 	op := h.lock(Request{})
 	s.answerAll()
@@ -161,7 +161,7 @@ func TestStrictVerdictOfAClientThatIsGone(t *testing.T) {
 func TestForceOfALivingSessionsHeadInAStrictTable(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)] = 1
-	h.collect(h.core.Strict(h.time(), h.table, true))
+	h.collect(h.core.Strict(h.time(), h.table, true, h.session.ID()))
 	op := h.force()
 	h.runFor(s, 100*time.Millisecond)
 	g := h.expectState(op, StateReleased)
@@ -183,7 +183,7 @@ func TestATermStaysStrictThatOthersMayEnd(t *testing.T) {
 			s.row.Head, s.row.Epoch, s.row.Dirty = 2, s.row.Epoch+h.opts.Window, true // another proxy's Force
 		}
 		h.collect(h.core.ModeChanging(h.time(), h.table))
-		h.collect(h.core.Strict(h.time(), h.table, false))
+		h.collect(h.core.Strict(h.time(), h.table, false, h.session.ID()))
 		v := h.end(tk, OutcomeAcked)
 		require.Equal(t, VerdictPending, v, "%s: told %v by the clock", name, v)
 		s.answerAll()
@@ -201,13 +201,13 @@ func TestOperationsAreCheckedWhileTheModeChanges(t *testing.T) {
 	require.Equal(t, VerdictPending, h.end(tk, OutcomeAcked), "told by the clock")
 	s.answerAll()
 	h.expectVerdict(put, VerdictTell)
-	h.collect(h.core.Strict(h.time(), h.table, true))
+	h.collect(h.core.Strict(h.time(), h.table, true, h.session.ID()))
 	h.clkOff = true
-	h.collect(h.core.Strict(h.time(), h.table, false))
+	h.collect(h.core.Strict(h.time(), h.table, false, h.session.ID()))
 	h.clkOff = false
 	require.True(t, h.core.keys[h.key()].isChecked(), "without clk() no epoch is known to lie above the others: it stays as it is")
 	require.False(t, h.core.keys[h.key()].table.forceLiving, "without clk() no epoch is known to lie above the others: it stays as it is")
-	h.collect(h.core.Strict(h.time(), h.table, false))
+	h.collect(h.core.Strict(h.time(), h.table, false, h.session.ID()))
 	require.True(t, h.core.keys[h.key()].isChecked(), "the term began before")
 	h.term().window.epoch = Closing(h.time(), 0)
 	require.False(t, h.core.keys[h.key()].isChecked(), "a term that nobody else could end")
@@ -218,7 +218,7 @@ func TestOperationsAreCheckedWhileTheModeChanges(t *testing.T) {
 func TestNobodyForcesWhileTheModeChanges(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)] = 1
-	h.collect(h.core.Strict(h.time(), h.table, true))
+	h.collect(h.core.Strict(h.time(), h.table, true, h.session.ID()))
 	h.collect(h.core.ModeChanging(h.time(), h.table))
 	op := h.force()
 	h.runFor(s, 100*time.Millisecond)
@@ -226,17 +226,51 @@ func TestNobodyForcesWhileTheModeChanges(t *testing.T) {
 	require.EqualValues(t, 1, s.row.Head)
 }
 
+// The mode holds for the session for which it was read: while there was none that lives, others may
+// have changed it unseen. Until it has been read for the next session, every operation is checked,
+// and no living holder is forced.
+func TestTheModeIsReadAgainForEachSession(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		h, s := heldByOther(t, theirs())
+		s.beat[session(9)] = 1
+		checked := func() bool { return h.core.keys[h.key()].isChecked() }
+		h.lock(Request{AtOnce: true})
+		h.collect(h.core.Strict(h.time(), h.table, strict, h.session.ID()))
+		require.Equal(t, strict, checked())
+		h.session.End()
+		before := h.session.ID()
+		h.session = NewSession(session(2), h.opts)
+		h.collect(h.core.Rejoin(h.time(), h.session))
+		h.beat()
+		h.collect(h.core.Strict(h.time(), h.table, strict, before)) // read for the session before, and late
+		op := h.force()
+		h.runFor(s, 100*time.Millisecond)
+		h.expectElsewhere(op, 9)
+		h.lock(Request{AtOnce: true})
+		require.True(t, checked())
+		h.collect(h.core.Strict(h.time(), h.table, strict, h.session.ID()))
+		require.Equal(t, strict, checked())
+		op = h.force()
+		h.runFor(s, 100*time.Millisecond)
+		if strict {
+			require.True(t, h.expectState(op, StateReleased).Applied)
+		} else {
+			h.expectElsewhere(op, 9)
+		}
+	}
+}
+
 // A Force that was made while the table was strict and has not been sent is not sent later.
 func TestAForceOfBeforeEndsNothing(t *testing.T) {
 	h, s := heldByOther(t, theirs())
 	s.beat[session(9)] = 1
-	h.collect(h.core.Strict(h.time(), h.table, true))
+	h.collect(h.core.Strict(h.time(), h.table, true, h.session.ID()))
 	h.force()
 	id, _ := untilApply(h, s)
 	s.row.Epoch += h.opts.Window // its proxy has renewed its term
 	h.reply(id, Result{Status: StatusRefused})
 	h.collect(h.core.ModeChanging(h.time(), h.table))
-	h.collect(h.core.Strict(h.time(), h.table, false))
+	h.collect(h.core.Strict(h.time(), h.table, false, h.session.ID()))
 	h.runFor(s, 3*time.Second)
 	require.EqualValues(t, 1, s.row.Head)
 }

@@ -19,10 +19,15 @@ type tableFacts struct {
 // strict). A proxy that checks by the clock must be sure that no other one ends the term of a living
 // session; so while the mode changes all proxies check the row, and none forces.
 type tableMode struct {
-	strict      bool  // operations are checked against the lock row
-	forceLiving bool  // the head of a living session may be ended by Force
-	strictBelow Stamp // terms on a lower epoch stay checked: a Force sent before may end them
+	strict      bool      // operations are checked against the lock row
+	forceLiving bool      // the head of a living session may be ended by Force
+	strictBelow Stamp     // terms on a lower epoch stay checked: a Force sent before may end them
+	session     SessionID // for which Strict was called last; zero: it never was
 }
+
+// known reports whether the mode is known to hold for a session of this proxy: while there was no
+// living one, others did not wait for this proxy when they changed it.
+func (m tableMode) known(self SessionID) bool { return m.session == SessionID{} || m.session == self }
 
 // Closed says that a table was closed to plain writes at that stamp: every term of it that began
 // before is dirty, and none is synchronised any more (docs/protocol.md 2.3, D). It must be called
@@ -125,8 +130,15 @@ func (c *Core) lose(now Now, table [16]byte) {
 // Strict sets whether operations of a table are checked against the lock row instead of the clock
 // (docs/design.md 4, strict). Like Closed, it must be called before a table's first operation; to
 // change the mode, it may be called only after ModeChanging was called at every other living proxy.
-func (c *Core) Strict(now Now, table [16]byte, strict bool) Effects {
+// read is the session of this proxy that other proxies knew before the mode was read. If that is not
+// the present one, the call has no effect: after a Rejoin the mode counts as changing until it has
+// been read again.
+func (c *Core) Strict(now Now, table [16]byte, strict bool, read SessionID) Effects {
 	m := c.tables[table].tableMode
+	if read != c.self.id {
+		return c.setFacts(now, table, func(*tableFacts) {})
+	}
+	m.session = read
 	switch {
 	case strict:
 		m.strict, m.forceLiving = true, true
@@ -160,5 +172,8 @@ func (c *Core) setFacts(now Now, table [16]byte, set func(*tableFacts)) Effects 
 // isChecked reports whether operations of the term that is here are checked against the lock row. A
 // term that began while others could end it remains so.
 func (k *key) isChecked() bool {
-	return k.table.strict || (k.term != nil && k.term.window.epoch < k.table.strictBelow)
+	return k.table.strict || !k.table.known(k.c.self.id) || (k.term != nil && k.term.window.epoch < k.table.strictBelow)
 }
+
+// mayForceLiving reports whether the head of a living session may be ended by Force.
+func (k *key) mayForceLiving() bool { return k.table.forceLiving && k.table.known(k.c.self.id) }

@@ -41,20 +41,46 @@ func schemaOfCore() (now musiccore.Now, core *musiccore.Core, s *schema) {
 	}
 }
 
+// held takes the lock of a key whose lock row is not there yet.
+func held(t *testing.T, core *musiccore.Core, now musiccore.Now, op musiccore.OpID, table [16]byte) musiccore.Grant {
+	t.Helper()
+	effects := core.Lock(now, op, musiccore.Key{Table: table, PK: "a"}, musiccore.Request{})
+	for len(effects.Commands) > 0 { // the read of the row, and the INSERT
+		effects = core.Reply(now, effects.Commands[0].ID, musiccore.Result{Status: musiccore.StatusDone})
+	}
+	require.Len(t, effects.Answers, 1)
+	require.Equal(t, musiccore.StateHeld, effects.Answers[0].Grant.State)
+	return effects.Answers[0].Grant
+}
+
+// A term that is open when a column changes gets another window at once, also if the table cannot be
+// settled now: the next reading of the schema finds nothing changed.
+func TestAChangedColumnRenewsAnOpenTerm(t *testing.T) {
+	now, core, s := schemaOfCore()
+	of := func(definition string) *dataTable {
+		return &dataTable{definition: definition, Critical: catalog.Critical{ID: [16]byte{7}, Made: true}}
+	}
+	held(t, core, now, 1, of("").ID)
+	var sent []musiccore.Command
+	s.cores = func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) {
+		sent = append(sent, event(core, now).Commands...)
+	}
+	s.changed(of("n int"), of("n int"))
+	require.Empty(t, sent)
+	s.changed(of("n int"), of("n int, dropped"))
+	require.Len(t, sent, 1)
+	assert.Equal(t, musiccore.IfEpoch, sent[0].Action.(musiccore.Apply).Swap.If.What, "a Renew")
+}
+
 // The core gives the lease that the table is published with.
 func TestTheLeaseOfAPublishedTable(t *testing.T) {
 	now, core, s := schemaOfCore()
 	for op, set := range []time.Duration{0, time.Hour} {
 		table := &dataTable{keyspace: "bank", name: "accounts", Critical: catalog.Critical{ID: [16]byte{byte(op)}, Settings: catalog.Settings{Lease: set}}}
 		s.publish(table, "")
-		key := musiccore.Key{Table: table.ID, PK: "a"}
-		effects := core.Lock(now, musiccore.OpID(op+1), key, musiccore.Request{})
-		for len(effects.Commands) > 0 { // the read of a row that is not there, and the INSERT
-			effects = core.Reply(now, effects.Commands[0].ID, musiccore.Result{Status: musiccore.StatusDone})
-		}
-		require.Len(t, effects.Answers, 1)
-		assert.Equal(t, s.tables.Of("bank", "accounts").Critical().MaxLease, effects.Answers[0].Grant.Lease)
-		assert.Equal(t, max(set, 30*time.Second), effects.Answers[0].Grant.Lease)
+		grant := held(t, core, now, musiccore.OpID(op+1), table.ID)
+		assert.Equal(t, s.tables.Of("bank", "accounts").Critical().MaxLease, grant.Lease)
+		assert.Equal(t, max(set, 30*time.Second), grant.Lease)
 	}
 }
 

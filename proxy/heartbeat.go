@@ -93,6 +93,15 @@ func (l *heartbeat) register(r prometheus.Registerer) {
 // id returns the id of this proxy's session.
 func (l *heartbeat) id() musiccore.SessionID { return l.self.Load().ID() }
 
+// known returns the id of this proxy's session if others know it, by a beat that was acknowledged,
+// and it is valid; else zero.
+func (l *heartbeat) known() musiccore.SessionID {
+	if self := l.self.Load(); self.Left(l.clock.now()) > 0 {
+		return self.ID()
+	}
+	return musiccore.SessionID{}
+}
+
 // living reads the other proxies' beats, and returns the living sessions with the addresses at
 // which they answer.
 func (l *heartbeat) living(ctx context.Context) (map[musiccore.SessionID]string, error) {

@@ -23,7 +23,9 @@ func TestHindrancesAreLookedUpWhileTheSchemaIsRead(t *testing.T) {
 		}
 		return &message.ServerError{ErrorMessage: "not now"}
 	})
-	s := newSchema(schemaReader{session: n.session, home: func() string { return "" }, release: "5.0.8", rules: new(criticalRules)}, nil, newCriticalTables(), &heartbeat{log: zerolog.Nop()}, nil)
+	beats := &heartbeat{log: zerolog.Nop(), clock: new(clock)}
+	beats.rejoin()
+	s := newSchema(schemaReader{session: n.session, home: func() string { return "" }, release: "5.0.8", rules: new(criticalRules)}, nil, newCriticalTables(), beats, nil)
 	var both sync.WaitGroup
 	both.Go(func() {
 		for range 20 {

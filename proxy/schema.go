@@ -83,9 +83,10 @@ func (c *criticalTables) set(all map[[16]byte]*dataTable) { c.byID.Store(&all) }
 // one of them raises closed, and the others read again what it has written.
 func (s *schema) begin(ctx context.Context) error {
 	for {
+		known := s.heartbeat.known()
 		_, err := s.refresh(ctx)
 		if err == nil {
-			s.tellCores()
+			s.tellCores(known)
 		}
 		if !readAgain(err) || !pause(ctx, laggardPoll) {
 			return err
@@ -105,7 +106,8 @@ func (s *schema) watch(ctx context.Context) {
 		if s.rules.grown.Swap(false) {
 			s.unsure.Store(true)
 		}
-		if err != nil || unsettled == 0 && !s.unsure.Load() && version == seen && time.Since(read) < schemaReread {
+		again := s.unsure.Load() && s.heartbeat.known() != musiccore.SessionID{}
+		if err != nil || unsettled == 0 && !again && version == seen && time.Since(read) < schemaReread {
 			continue
 		}
 		s.unsure.Store(false)
@@ -143,7 +145,7 @@ func (s *schema) notRead(err error) {
 func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	reading := s.readings.begin()
+	reading, known := s.readings.begin(), s.heartbeat.known()
 	version, node, err := s.version(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the schema's version: %w", err)
@@ -167,9 +169,8 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.forget(ctx, before, byID)
 	defer s.known.Store(&version) // after all its critical tables have been published
 	for _, t := range found {
-		s.endTerms(before[t.ID], t)
-		if old := before[t.ID]; old != nil && old.Settings.Strict != t.Settings.Strict {
-			s.modeChanging(t)
+		if old := before[t.ID]; old != nil {
+			s.changed(old, t)
 		}
 		s.show(t, "it is becoming critical: try again when every living proxy has followed, which takes a moment")
 	}
@@ -180,7 +181,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	}
 	var faults []error
 	for _, t := range found {
-		tableLate, err := s.settle(ctx, before[t.ID], t, version)
+		tableLate, err := s.settle(ctx, before[t.ID], t, version, known)
 		late = append(late, tableLate...)
 		faults = append(faults, err)
 	}
@@ -189,6 +190,9 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	}
 	if s.owed != nil && len(late) == 0 {
 		late = []string{thisOne}
+	}
+	if (known == musiccore.SessionID{}) {
+		s.unsure.Store(true)
 	}
 	return late, errors.Join(faults...)
 }
@@ -253,10 +257,22 @@ func remade(t *dataTable, now map[[16]byte]*dataTable) bool {
 	return false
 }
 
+// changed tells the cores at once what concerns terms that are open, whether or not the table can be
+// settled now: the next reading finds no difference any more.
+func (s *schema) changed(before, t *dataTable) {
+	s.endTerms(before, t)
+	if before.Settings.Strict != t.Settings.Strict {
+		s.modeChanging(t)
+	}
+	if before.definition != t.definition {
+		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Altered(now, t.ID) })
+	}
+}
+
 // endTerms ends the terms of a table whose lock rows are gone. No proxy can see these, so another
 // one may give its locks as soon as this one has followed.
 func (s *schema) endTerms(before, t *dataTable) {
-	if before == nil || !before.Made || before.Generation == t.Generation {
+	if !before.Made || before.Generation == t.Generation {
 		return
 	}
 	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Dropped(now, t.ID) })
@@ -271,18 +287,14 @@ func (s *schema) modeChanging(t *dataTable) {
 	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.ModeChanging(now, t.ID) })
 }
 
-// doubt has the whole schema read again, because this proxy's session has ended: while it was dead
-// no other proxy waited for it to follow. Until then all tables are treated as in modeChanging.
-func (s *schema) doubt() {
-	for _, t := range s.critical.all() {
-		s.modeChanging(t)
-	}
-	s.unsure.Store(true)
-}
+// doubt has the whole schema read again, because this proxy's session has ended: until others know
+// the next one, no other proxy waits for this one to follow. The cores know that, too.
+func (s *schema) doubt() { s.unsure.Store(true) }
 
 // tellCores passes each table's state to the cores, also of those that are not settled: an
-// operation with another proxy's reference may come before any LOCK.
-func (s *schema) tellCores() {
+// operation with another proxy's reference may come before any LOCK. known is this proxy's session
+// as of before they were read.
+func (s *schema) tellCores(known musiccore.SessionID) {
 	for id, t := range s.critical.all() {
 		s.countFrom(t)
 		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, id, t.Closed) })
@@ -291,7 +303,7 @@ func (s *schema) tellCores() {
 			continue
 		}
 		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
-			return c.Strict(now, id, t.Settings.Strict)
+			return c.Strict(now, id, t.Settings.Strict, known)
 		})
 	}
 }
@@ -339,8 +351,8 @@ func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused stri
 
 // settle makes a critical table ready for locks: it raises closed if needed, creates the companion,
 // and tells the cores what has changed. late names what it must wait for; then it must be called
-// again.
-func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql.UUID) (late []string, err error) {
+// again. known is this proxy's session as of before the table was read.
+func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql.UUID, known musiccore.SessionID) (late []string, err error) {
 	if t.ignored != "" && (before == nil || before.ignored != t.ignored) {
 		s.log.Warn().Stringer("table", t).Msg(t.ignored)
 	}
@@ -361,15 +373,13 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 		return nil, err
 	}
 	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
-		return c.Strict(now, t.ID, t.Settings.Strict)
+		return c.Strict(now, t.ID, t.Settings.Strict, known)
 	})
 	if before == nil || before.Closed != t.Closed {
 		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, t.ID, t.Closed) })
 		if s.known.Load() != nil { // at start tellAtStart logs all tables in one line
 			s.log.Info().Stringer("table", t).Stringer("settings", t.Settings).Strs("warnings", s.warnings(ctx, t.keyspace)).Msg("table is critical")
 		}
-	} else if before.definition != t.definition {
-		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Altered(now, t.ID) })
 	}
 	s.publish(t, "")
 	return nil, nil
