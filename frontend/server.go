@@ -205,9 +205,9 @@ func (s *Server) each(f func(*conn)) {
 	}
 }
 
-// Outstanding marks the requests that have been forwarded as received and have no answer yet. left
-// reports whether any of these still has none. Once a plain write from before a table became
-// critical has been answered, it has got its timestamp.
+// Outstanding marks the requests that Cassandra has not answered yet. left reports whether any of
+// these still has no answer. Once a plain write from before a table became critical has been
+// answered, it has got its timestamp.
 func (s *Server) Outstanding() (left func() bool) {
 	s.each(func(c *conn) { c.streams.Mark() })
 	return func() bool {

@@ -205,6 +205,9 @@ func (y *Evaluation) test(t *ColumnCondition, row message.Row) (bool, *wire.Fail
 // the values on the right.
 func (y *Evaluation) operands(t *ColumnCondition, row message.Row) (o operand, values [][]byte, f *wire.Failure) {
 	at := y.index(t.Column)
+	if at < 0 {
+		return o, nil, wire.Invalid("Undefined column name %s in table %s", t.Column, t.Source.Table) // it was dropped meanwhile
+	}
 	var value []byte
 	if row != nil {
 		value = row[at]

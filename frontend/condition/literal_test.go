@@ -58,3 +58,9 @@ func TestLiteralsOfAnotherType(t *testing.T) {
 		assert.Equal(t, want, got, condition)
 	}
 }
+
+// A column that was dropped between the statement and its read is no column any more.
+func TestAColumnThatIsGone(t *testing.T) {
+	_, got := evaluated(t, "gone = 5", map[string]datatype.DataType{"int": datatype.Int})
+	assert.Equal(t, "Undefined column name gone in table ks.t", got)
+}

@@ -47,6 +47,9 @@ func (y *Evaluation) Summed(s *Sum) ([]byte, *wire.Failure) {
 		row = y.rows[0]
 	}
 	at := y.index(s.Column)
+	if at < 0 {
+		return nil, wire.Invalid("Undefined column name %s in table %s", s.Column, s.Source.Table) // it was dropped meanwhile
+	}
 	kind := currentType(y.columns[at].Type)
 	value, f := s.Source.value(s.Value, kind)
 	switch {

@@ -71,8 +71,9 @@ func (s *Streams) End(stream int16) {
 	}
 }
 
-// Mark marks the streams that are open now, until they are answered. Watched streams are left out:
-// none of their requests is a plain write.
+// Mark marks the streams that are open now, until they are answered. A request whose answer is
+// watched may be a plain write, too: its text may have a lock clause, or it is a batch that also
+// writes under locks.
 func (s *Streams) Mark() {
 	for p := range s.pages {
 		page := s.pages[p].Load()
@@ -80,7 +81,7 @@ func (s *Streams) Mark() {
 			continue
 		}
 		for w := range page.open {
-			page.marked[w].Or(page.open[w].Load() &^ page.watched[w].Load())
+			page.marked[w].Or(page.open[w].Load())
 			page.marked[w].And(page.open[w].Load()) // an End in between may have missed the mark
 		}
 	}
