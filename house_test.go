@@ -44,6 +44,7 @@ func rooms() []room {
 		{folder: "frontend/refusal", ours: []string{"frontend/wire", "frontend/catalog", "musiccore"}, others: []string{"github.com/datastax/go-cassandra-native-protocol"}},
 		{folder: "frontend/grant", ours: []string{"frontend/wire", "frontend/catalog", "musiccore"}, others: []string{"github.com/datastax/go-cassandra-native-protocol"}},
 		{folder: "frontend/traffic", ours: []string{"frontend/wire"}, others: []string{"github.com/datastax/go-cassandra-native-protocol"}},
+		{folder: "frontend/classify", ours: []string{"frontend/wire", "frontend/catalog", "rewrite"}},
 		{folder: "frontend/statement", ours: []string{"frontend/wire", "frontend/catalog", "frontend/condition", "rewrite", "musiccore"}, others: []string{"github.com/google/uuid"}},
 		{folder: "frontend/topology", ours: []string{"frontend/wire", "rewrite"}, others: []string{"github.com/datastax/go-cassandra-native-protocol"}},
 		{folder: "frontend", ours: []string{"rewrite", "musiccore"}, others: []string{"*"}, never: gocql},

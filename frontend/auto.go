@@ -6,6 +6,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/frontend/refusal"
 	"music/frontend/statement"
 	"music/frontend/wire"
@@ -134,7 +135,7 @@ func truncateRefused(t *catalog.Table) *wire.Failure {
 // ordinary reports whether the statement is a write that can be forwarded as its tables are now.
 func (p *preparedStatement) ordinary() bool {
 	policy, f := p.currentPolicy()
-	return p.meaning == meaningWrites && f == nil && policy == catalog.Allow
+	return p.kind == classify.Writes && f == nil && policy == catalog.Allow
 }
 
 // written returns the names of the tables that the statement writes.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/frontend/relay"
 	"music/frontend/wire"
 )
@@ -53,7 +54,7 @@ type batchChild struct {
 	locked   bool          // it is to be carried out under a lock
 	failure  *wire.Failure // why it is refused
 	unserved *wire.Failure // see conn.unserved
-	unlisted *[2]string    // see reading.unlisted
+	unlisted *[2]string    // see classify.Result
 }
 
 // readBatchChild reads one statement of a batch.
@@ -61,11 +62,11 @@ func (c *conn) readBatchChild(cur *wire.Cursor, own string) (child batchChild) {
 	switch cur.Byte() {
 	case 0:
 		text := cur.LongString()
-		var r reading
-		c.read(&r, text, true, own)
-		child = batchChild{locked: r.meaning == meaningCritical && !r.allowed(text), failure: r.failure, unlisted: r.unlisted}
-		if r.meaning == meaningWrites {
-			child.unserved = c.unserved(text, r.name)
+		var r classify.Result
+		c.classifier.Classify(&r, text, true, c.keyspaceHere(own))
+		child = batchChild{locked: r.Kind == classify.Critical && !allowed(r, text), failure: r.Failure, unlisted: r.Unlisted}
+		if r.Kind == classify.Writes {
+			child.unserved = c.unserved(text, r.Name)
 		}
 	case 1:
 		child = c.readPreparedChild(cur.ShortBytes())
@@ -84,19 +85,19 @@ func (c *conn) readPreparedChild(id []byte) batchChild {
 	if p == nil {
 		return batchChild{failure: wire.Unprepared(id)}
 	}
-	switch p.meaning {
-	case meaningUnclear:
-		var r reading
-		c.read(&r, p.reread.text, true, p.reread.keyspace)
-		return batchChild{failure: r.failure, unlisted: r.unlisted}
-	case meaningWrites:
+	switch p.kind {
+	case classify.Unclear:
+		var r classify.Result
+		c.classifier.Classify(&r, p.reread.text, true, c.keyspaceHere(p.reread.keyspace))
+		return batchChild{failure: r.Failure, unlisted: r.Unlisted}
+	case classify.Writes:
 		policy, f := p.currentPolicy()
 		if policy == catalog.Auto && f == nil && p.lock == nil && c.preparedAgain(id, p) == nil {
 			f = wire.Unprepared(id)
 		}
 		return batchChild{locked: policy == catalog.Auto, failure: f, unlisted: unlistedOf(p.tables)}
 	}
-	return batchChild{locked: p.meaning == meaningCritical}
+	return batchChild{locked: p.kind == classify.Critical}
 }
 
 // skipValues skips the values of a batch's statement.

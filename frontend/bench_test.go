@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/musiccore"
 	"music/rewrite"
 )
@@ -193,7 +194,7 @@ func fencedConn(t tester, d dialect, text string, unlocked catalog.Policy) (m *m
 	parsed, err := rewrite.Parse([]byte(text))
 	require.NoError(t, err)
 	p := &preparedLockStatement{id: preparedID(idOf("put")), text: []byte(text), statement: &parsed, table: table, backendID: idOf("cut")}
-	m.server.prepared.add(p.id, &preparedStatement{meaning: meaningCritical, lock: p}, nil)
+	m.server.prepared.add(p.id, &preparedStatement{kind: classify.Critical, lock: p}, nil)
 	values := []*primitive.Value{primitive.NewValue(noise(100)), primitive.NewValue([]byte("a key"))}
 	if parsed.Lock.Kind != rewrite.NoTerm {
 		ref := m.server.References.Show([16]byte{}, musiccore.Key{PK: "a key"}, 17)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"music/frontend/classify"
 	"music/frontend/relay"
 	"music/frontend/traffic"
 	"music/frontend/wire"
@@ -44,8 +45,8 @@ type clientState struct {
 	held        action        // what to do with the request that Decide has held back, until Perform
 	decidedAt   uint64        // the version of Tables by which that was decided
 	known       map[preparedID]*preparedStatement
-	knownSize   int           // memory of the statements in known, in bytes
-	nameBuffer  []byte        // see conn.tableKey
+	knownSize   int // memory of the statements in known, in bytes
+	classifier  classify.Classifier
 	performing  int16         // the stream of the request being performed, or noStream: a panic must be answered on it
 	values      [][]byte      // memory for the values of the present request
 	scratch     []byte        // memory for decompressed bodies; nil until first used
@@ -86,7 +87,7 @@ func (p *pending) busy() bool { return p.streams.Any() || p.operations.count() >
 // newConn returns the connection of an accepted client.
 func newConn(s *Server, client net.Conn) *conn {
 	c := &conn{id: s.lastID.Add(1), server: s, client: client, address: client.RemoteAddr().String()}
-	c.performing = noStream
+	c.performing, c.classifier.Tables = noStream, s.Tables
 	c.sample.Start()
 	c.done = make(chan struct{})
 	c.settled, c.guesses.turn, c.listing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)

@@ -7,6 +7,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/frontend/traffic"
 	"music/frontend/wire"
 	"music/rewrite"
@@ -15,8 +16,8 @@ import (
 // checkSchema refuses a schema change that would make a table critical that cannot be, that has
 // settings that do not exist, or that would remove what a critical table needs. It sees only what
 // the text shows; other hindrances are reported by a warning in the answer.
-func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
-	if c.server.Tables == nil || r.meaning != meaningSchema {
+func (c *conn) checkSchema(text []byte, r classify.Result) *wire.Failure {
+	if c.server.Tables == nil || r.Kind != classify.Schema {
 		return nil
 	}
 	d := catalog.ReadDDL(text)
@@ -24,35 +25,35 @@ func (c *conn) checkSchema(text []byte, r reading) *wire.Failure {
 	if err != nil {
 		return wire.Invalid("MUSIC_REFUSED: the comment's @critical cannot be served: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	critical := r.table != nil && r.table.Critical() != nil
+	critical := r.Table != nil && r.Table.Critical() != nil
 	if marked && critical {
-		if now := r.table.Critical(); !now.CanChangeTo(settings) {
+		if now := r.Table.Critical(); !now.CanChangeTo(settings) {
 			return wire.Invalid("MUSIC_REFUSED: the table is critical with %s: key and scope cannot change until it is ordinary again (take @critical out of the comment, then drop its %s… table)",
 				now.Settings, catalog.CompanionPrefix)
 		}
 	}
 	switch head := rewrite.ReadHead(text, true).Schema; head.Kind {
 	case rewrite.SchemaTable:
-		name := r.name.names()
+		name := r.Name.Names()
 		marked = marked || c.server.CriticalByName != nil && c.server.CriticalByName(name[0], name[1])
 		return checkCritical(d, marked, critical)
 	case rewrite.SchemaView:
 		if critical && head.Action == rewrite.Create {
-			return wire.Invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced: write a second table under the same lock instead", r.table)
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced: write a second table under the same lock instead", r.Table)
 		}
 	case rewrite.SchemaKeyspace:
-		return c.checkKeyspace(d, r.name.names()[0])
+		return c.checkKeyspace(d, r.Name.Names()[0])
 	}
 	return nil
 }
 
 // changeOf returns the table that a schema change names. Cassandra's answer does not name it if
 // nothing changed, as with IF NOT EXISTS. The result is zero if the change is not of a table.
-func changeOf(text []byte, r reading) SchemaChange {
+func changeOf(text []byte, r classify.Result) SchemaChange {
 	if rewrite.ReadHead(text, true).Schema.Kind != rewrite.SchemaTable {
 		return SchemaChange{}
 	}
-	name := r.name.names()
+	name := r.Name.Names()
 	return SchemaChange{Target: string(primitive.SchemaChangeTargetTable), Keyspace: name[0], Name: name[1]}
 }
 
@@ -78,12 +79,12 @@ type CriticalChange struct {
 
 // makesCritical returns the change if a text that has passed checkSchema would make an ordinary
 // table critical.
-func (c *conn) makesCritical(text []byte, r reading) (change CriticalChange, ok bool) {
+func (c *conn) makesCritical(text []byte, r classify.Result) (change CriticalChange, ok bool) {
 	head := rewrite.ReadHead(text, true).Schema
-	if c.server.Hindrance == nil || head.Kind != rewrite.SchemaTable || head.Action == rewrite.Drop || r.table != nil && r.table.Critical() != nil {
+	if c.server.Hindrance == nil || head.Kind != rewrite.SchemaTable || head.Action == rewrite.Drop || r.Table != nil && r.Table.Critical() != nil {
 		return change, false
 	}
-	d, name := catalog.ReadDDL(text), r.name.names()
+	d, name := catalog.ReadDDL(text), r.Name.Names()
 	settings, marked, err := catalog.ReadSettings(d.Comment)
 	marked = marked || c.server.CriticalByName != nil && c.server.CriticalByName(name[0], name[1])
 	change = CriticalChange{Keyspace: name[0], Name: name[1], Settings: settings, Grace: d.Grace}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/frontend/wire"
 )
 
@@ -18,7 +19,7 @@ func TestDecisions(t *testing.T) {
 	m.server.Tables.Read([][2]string{{"bank", "accounts"}, {"bank", "other"}, {"music", "named"}})
 	critical, ordinary := preparedID(idOf("critical")), preparedID(idOf("ordinary"))
 	lock := &preparedLockStatement{id: critical, text: []byte("LOCK accounts WHERE id = ?"), table: m.server.Tables.Of("bank", "accounts")}
-	m.server.prepared.add(critical, &preparedStatement{meaning: meaningCritical, lock: lock}, nil)
+	m.server.prepared.add(critical, &preparedStatement{kind: classify.Critical, lock: lock}, nil)
 	m.server.prepared.add(ordinary, &preparedStatement{}, nil)
 	for _, tc := range []struct {
 		request message.Message

@@ -5,6 +5,7 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/classify"
 	"music/frontend/wire"
 )
 
@@ -21,7 +22,7 @@ func (c *conn) decideExecute(e *wire.Envelope) decision {
 	if p == nil {
 		return refused(wire.Unprepared(id))
 	}
-	if p.meaning == meaningPlain {
+	if p.kind == classify.Plain {
 		return decision{}
 	}
 	return c.decidePrepared(e, id, p)
@@ -60,18 +61,18 @@ func shortBytes(b []byte) ([]byte, bool) {
 
 // decidePrepared decides about the EXECUTE of a statement that is not always forwarded.
 func (c *conn) decidePrepared(e *wire.Envelope, id []byte, p *preparedStatement) decision {
-	switch p.meaning {
-	case meaningWrites:
+	switch p.kind {
+	case classify.Writes:
 		return c.decideUnfenced(e, id, p)
-	case meaningLocal, meaningPeers:
+	case classify.Local, classify.Peers:
 		return c.decideTopology(p.topology)
-	case meaningUse:
+	case classify.Use:
 		return watched(&watch{kind: watchKeyspace})
-	case meaningSchema, meaningUnclear:
-		var r reading
-		c.read(&r, p.reread.text, true, p.reread.keyspace)
-		return c.decideMeaning(e, &r, p.reread.text, nil)
-	case meaningCritical:
+	case classify.Schema, classify.Unclear:
+		var r classify.Result
+		c.classifier.Classify(&r, p.reread.text, true, c.keyspaceHere(p.reread.keyspace))
+		return c.decideKind(e, &r, p.reread.text, nil)
+	case classify.Critical:
 		return decideExecuteLock(*e, p)
 	}
 	return decision{}

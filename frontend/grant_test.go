@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/frontend/traffic"
 	"music/musiccore"
 	"music/rewrite"
@@ -82,7 +83,7 @@ func (m *memoryConn) preparedVerb(t tester, d dialect, stream int16, text string
 	statement, err := rewrite.Parse([]byte(text))
 	require.NoError(t, err)
 	p := &preparedLockStatement{id: preparedID(idOf(text)), text: []byte(text), statement: &statement, table: table, backendID: idOf("cut")}
-	m.server.prepared.add(p.id, &preparedStatement{meaning: meaningCritical, lock: p}, nil)
+	m.server.prepared.add(p.id, &preparedStatement{kind: classify.Critical, lock: p}, nil)
 	execute := &message.Execute{QueryId: p.id[:], ResultMetadataId: p.id[:], Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelQuorum}}
 	for _, value := range values {
 		execute.Options.PositionalValues = append(execute.Options.PositionalValues, primitive.NewValue(value))

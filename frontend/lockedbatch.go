@@ -11,6 +11,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/frontend/relay"
 	"music/frontend/statement"
 	"music/frontend/traffic"
@@ -262,14 +263,13 @@ func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire
 		}
 	} else {
 		text := cur.LongString()
-		var r reading
-		c.read(&r, text, true, own)
-		if plain = r.meaning == meaningWrites; !plain && r.meaning != meaningCritical {
+		var r classify.Result
+		c.classifier.Classify(&r, text, true, c.keyspaceHere(own))
+		if plain = r.Kind == classify.Writes; !plain && r.Kind != classify.Critical {
 			return s, mixedBatch()
 		}
-		r.execute = true
-		if names = [][2]string{r.name.names()}; !plain {
-			s, plain, f = readLockStatement(r, text)
+		if names = [][2]string{r.Name.Names()}; !plain {
+			s, plain, f = readLockStatement(r, text, true)
 		}
 	}
 	if plain && f == nil {

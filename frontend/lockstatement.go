@@ -8,6 +8,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/frontend/statement"
 	"music/frontend/wire"
 	"music/rewrite"
@@ -39,15 +40,14 @@ func (s lockStatement) clone() lockStatement {
 
 // decideLock decides about a QUERY with a lock clause or on a critical table. rest is the body
 // after its text.
-func (c *conn) decideLock(e wire.Envelope, r reading, text, rest []byte) decision {
-	if r.withoutLocks() {
+func (c *conn) decideLock(e wire.Envelope, r classify.Result, text, rest []byte) decision {
+	if locksOrdinary(r) {
 		return decideOrdinary(r)
 	}
-	if failure := c.server.Limits().checkVerb(r.verb, text); failure != nil {
+	if failure := c.server.Limits().checkVerb(r.Verb, text); failure != nil {
 		return refused(failure)
 	}
-	r.execute = true
-	s, pass, failure := readLockStatement(r, text)
+	s, pass, failure := readLockStatement(r, text, true)
 	switch {
 	case failure != nil:
 		return refused(failure)
@@ -76,25 +76,25 @@ func (a *executeLock) perform(c *conn, e wire.Envelope) error {
 	return c.execute(e, a.statement, a.parameters)
 }
 
-// readLockStatement parses a statement on a critical table. pass reports whether it is to be
-// forwarded, as a read without a lock is.
-func readLockStatement(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failure) {
-	if r.verb == rewrite.ListLocks {
+// readLockStatement parses a statement on a critical table. execute means that it is to be executed,
+// not prepared. pass reports whether it is to be forwarded, as a read without a lock is.
+func readLockStatement(r classify.Result, text []byte, execute bool) (s lockStatement, pass bool, f *wire.Failure) {
+	if r.Verb == rewrite.ListLocks {
 		return readList(r, text)
 	}
-	if r.table == nil || r.table.Critical() == nil {
+	if r.Table == nil || r.Table.Critical() == nil {
 		return s, false, wire.Invalid("MUSIC_REFUSED: the table is not critical any more: write without USING LOCK, or have it made critical")
 	}
 	parsed, err := rewrite.Parse(text)
 	if err != nil {
 		return s, false, wire.Invalid("MUSIC_SYNTAX: %v", err)
 	}
-	s.Statement = statement.Statement{Parsed: &parsed, Text: text, Table: r.table, Critical: r.table.Critical()}
-	s.Names = r.names
+	s.Statement = statement.Statement{Parsed: &parsed, Text: text, Table: r.Table, Critical: r.Table.Critical()}
+	s.Names = r.Names
 	if s.PlainWrite() && s.Critical.Unlocked == catalog.Allow {
 		return s, true, nil
 	}
-	if r.execute && s.IsBatchOrWrite() {
+	if execute && s.IsBatchOrWrite() {
 		s.fixTerms()
 	}
 	switch parsed.Verb {
@@ -132,8 +132,8 @@ func cannotLock(t *catalog.Table, now *catalog.Critical) *wire.Failure {
 
 // allowed reports whether a statement on a critical table is a plain write that is forwarded
 // (unlocked=allow).
-func (r reading) allowed(text []byte) bool {
-	if r.table == nil || r.table.Critical() == nil || r.table.Critical().Unlocked != catalog.Allow {
+func allowed(r classify.Result, text []byte) bool {
+	if r.Table == nil || r.Table.Critical() == nil || r.Table.Critical().Unlocked != catalog.Allow {
 		return false
 	}
 	parsed, err := rewrite.Parse(text)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/frontend/relay"
 	"music/frontend/traffic"
 )
@@ -106,7 +107,7 @@ func typical(t tester, d dialect, m *memoryConn) (exec, text, response []byte) {
 	t.Helper()
 	id := idOf("typical")
 	table := m.server.Tables.Of("bank", "accounts")
-	m.server.prepared.add(preparedID(id), &preparedStatement{meaning: meaningWrites, tables: []*catalog.Table{table}}, nil)
+	m.server.prepared.add(preparedID(id), &preparedStatement{kind: classify.Writes, tables: []*catalog.Table{table}}, nil)
 	exec = requestBytes(t, d, d.envelope(t, 1, execute(id, noise(100))))
 	text = requestBytes(t, d, d.envelope(t, 1, query("UPDATE bank.accounts SET balance = 90 WHERE branch = 'zurich' AND id = 'x'")))
 	response = requestBytes(t, d, d.envelope(t, 1, rows(noise(200))))

@@ -7,19 +7,20 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/frontend/relay"
 	"music/frontend/wire"
 	"music/rewrite"
 )
 
-// withoutLocks reports whether the text is LOCK or UNLOCK of a table that is not critical.
-func (r reading) withoutLocks() bool {
-	return (r.verb == rewrite.Lock || r.verb == rewrite.Unlock) && (r.table == nil || r.table.Critical() == nil)
+// locksOrdinary reports whether the text is LOCK or UNLOCK of a table that is not critical.
+func locksOrdinary(r classify.Result) bool {
+	return (r.Verb == rewrite.Lock || r.Verb == rewrite.Unlock) && (r.Table == nil || r.Table.Critical() == nil)
 }
 
 // decideOrdinary decides about LOCK and UNLOCK of a table that is not critical: they are refused.
-func decideOrdinary(r reading) decision {
-	return held(&askTable{name: r.name.names(), failure: notCritical(r.name)})
+func decideOrdinary(r classify.Result) decision {
+	return held(&askTable{name: r.Name.Names(), failure: notCritical(r.Name)})
 }
 
 // unlistedTable is the action for a request that writes or locks a table that is not in the schema
@@ -94,13 +95,13 @@ func (a *askTable) perform(c *conn, e wire.Envelope) error {
 }
 
 // notCritical returns the error for a statement with a lock clause on a table that is not critical.
-func notCritical(table tableKey) *wire.Failure {
+func notCritical(table classify.TableKey) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", table)
 }
 
 // unserved returns the error to use if Cassandra cannot parse a text on a table that is not
 // critical, because the text may have USING LOCK or FOR UPDATE. It is nil for nearly every text.
-func (c *conn) unserved(text []byte, name tableKey) *wire.Failure {
+func (c *conn) unserved(text []byte, name classify.TableKey) *wire.Failure {
 	if c.server.Tables == nil || len(name) == 0 || !rewrite.MayHoldLockClause(text) {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/frontend/relay"
 	"music/frontend/topology"
 	"music/frontend/wire"
@@ -26,11 +27,11 @@ type preparedID [16]byte
 // allowed. Its tables may become critical and ordinary again, so that is decided at each EXECUTE. It is
 // shared by all connections and never changed.
 type preparedStatement struct {
-	meaning  meaning
+	kind     classify.Kind
 	tables   []*catalog.Table // the tables that it writes, if it is a plain write
 	truncate bool             // it is a TRUNCATE
-	topology *topology.Select // for meaningLocal and meaningPeers
-	reread   *reread          // for meaningSchema and meaningUnclear
+	topology *topology.Select // for classify.Local and classify.Peers
+	reread   *reread          // for classify.Schema and classify.Unclear
 	lock     *preparedLockStatement
 }
 
@@ -66,34 +67,34 @@ func (c *conn) decidePrepare(e wire.Envelope) decision {
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	var r reading
-	c.read(&r, text, true, own)
-	return c.decidePrepareMeaning(r, text, rest, own).on(r.unlisted)
+	var r classify.Result
+	c.classifier.Classify(&r, text, true, c.keyspaceHere(own))
+	return c.decidePrepareKind(r, text, rest, own).on(r.Unlisted)
 }
 
-// decidePrepareMeaning decides about a PREPARE whose text has been read. rest is the body after the text, and
+// decidePrepareKind decides about a PREPARE whose text has been read. rest is the body after the text, and
 // own the keyspace in it.
-func (c *conn) decidePrepareMeaning(r reading, text, rest []byte, own string) decision {
-	p := &preparing{preparedStatement: preparedStatement{meaning: r.meaning}, unserved: c.unserved(text, r.name)}
-	switch r.meaning {
-	case meaningLocal, meaningPeers:
+func (c *conn) decidePrepareKind(r classify.Result, text, rest []byte, own string) decision {
+	p := &preparing{preparedStatement: preparedStatement{kind: r.Kind}, unserved: c.unserved(text, r.Name)}
+	switch r.Kind {
+	case classify.Local, classify.Peers:
 		failure := c.server.Limits().checkText(text)
 		if failure != nil {
 			return refused(failure)
 		}
-		if p.topology, failure = topology.Read(text, r.name.names()[1]); failure != nil {
+		if p.topology, failure = topology.Read(text, r.Name.Names()[1]); failure != nil {
 			return refused(failure)
 		}
-	case meaningSchema, meaningUnclear:
+	case classify.Schema, classify.Unclear:
 		if failure := c.checkSchema(text, r); failure != nil {
 			return refused(failure)
 		}
 		p.reread = &reread{text: slices.Clone(text), keyspace: c.keyspaceHere(own)}
-	case meaningWrites:
-		p.names, p.truncate = c.written(text, r, own), r.verb == rewrite.Truncate
-	case meaningRefused:
-		return refused(r.failure)
-	case meaningCritical:
+	case classify.Writes:
+		p.names, p.truncate = c.written(text, r, own), r.Verb == rewrite.Truncate
+	case classify.Refused:
+		return refused(r.Failure)
+	case classify.Critical:
 		return c.decidePrepareLock(r, text, rest, own)
 	}
 	return watched(&watch{kind: watchPrepare, preparing: p})
@@ -125,12 +126,12 @@ func (c *conn) keyspaceOfPrepare(rest []byte) (string, error) {
 }
 
 // written returns the names of the tables that a plain write writes.
-func (c *conn) written(text []byte, r reading, own string) [][2]string {
+func (c *conn) written(text []byte, r classify.Result, own string) [][2]string {
 	if c.server.Tables == nil {
 		return nil
 	}
-	if r.verb != rewrite.Batch {
-		return [][2]string{r.name.names()}
+	if r.Verb != rewrite.Batch {
+		return [][2]string{r.Name.Names()}
 	}
 	batch, err := rewrite.Parse(text)
 	if err != nil {
@@ -139,7 +140,7 @@ func (c *conn) written(text []byte, r reading, own string) [][2]string {
 	var names [][2]string
 	for i := range batch.Children {
 		child := &batch.Children[i]
-		names = append(names, c.tableKey(text, child.Keyspace, child.Table, own).names())
+		names = append(names, c.classifier.TableKey(text, child.Keyspace, child.Table, c.keyspaceHere(own)).Names())
 	}
 	return names
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/frontend/relay"
 	"music/frontend/statement"
 	"music/frontend/traffic"
@@ -34,22 +35,22 @@ type preparedLockStatement struct {
 
 // decidePrepareLock decides about the PREPARE of a statement with a lock clause or on a critical
 // table. rest is the body after its text.
-func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decision {
-	if r.withoutLocks() {
+func (c *conn) decidePrepareLock(r classify.Result, text, rest []byte, own string) decision {
+	if locksOrdinary(r) {
 		return decideOrdinary(r)
 	}
 	if failure := c.server.Limits().checkText(text); failure != nil {
 		return refused(failure)
 	}
-	s, pass, failure := readLockStatement(r, text)
-	truncate := r.verb == rewrite.Truncate
+	s, pass, failure := readLockStatement(r, text, false)
+	truncate := r.Verb == rewrite.Truncate
 	switch {
 	case pass && !s.PlainWrite() && !truncate:
 		return watched(&watch{kind: watchPrepare, preparing: &preparing{}}) // a read without a lock
 	case truncate, s.PlainWrite() && !s.Auto():
 		// It may be prepared whatever the table's policy is: a driver prepares once, and the policy
 		// may change.
-		p := &preparing{preparedStatement: preparedStatement{meaning: meaningWrites, truncate: truncate}, names: c.written(text, r, own)}
+		p := &preparing{preparedStatement: preparedStatement{kind: classify.Writes, truncate: truncate}, names: c.written(text, r, own)}
 		return watched(&watch{kind: watchPrepare, preparing: p})
 	case failure != nil && !s.Auto():
 		return refused(failure)
@@ -60,9 +61,9 @@ func (c *conn) decidePrepareLock(r reading, text, rest []byte, own string) decis
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
 		return held(&describeLock{s})
 	}
-	q := &preparing{preparedStatement: preparedStatement{meaning: meaningCritical, lock: p}}
+	q := &preparing{preparedStatement: preparedStatement{kind: classify.Critical, lock: p}}
 	if s.PlainWrite() {
-		q.meaning, q.names = meaningWrites, c.written(text, r, own)
+		q.kind, q.names = classify.Writes, c.written(text, r, own)
 	}
 	return held(&prepareLocked{preparing: q, rest: rest})
 }
@@ -167,7 +168,7 @@ func (c *conn) describe(h wire.Header, s *lockStatement) *wire.Failure {
 	if f != nil {
 		return f
 	}
-	c.server.prepared.add(s.prepared.id, &preparedStatement{meaning: meaningCritical, lock: s.prepared}, &c.made)
+	c.server.prepared.add(s.prepared.id, &preparedStatement{kind: classify.Critical, lock: s.prepared}, &c.made)
 	columns := s.ownColumns()
 	c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
 	c.post(c.message(h.Stream, &message.PreparedResult{

@@ -3,6 +3,7 @@ package frontend
 import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/classify"
 	"music/frontend/relay"
 	"music/frontend/topology"
 	"music/frontend/wire"
@@ -24,29 +25,29 @@ func (c *conn) decideQuery(e *wire.Envelope) decision {
 	if err != nil {
 		return c.unreadable(*e, err)
 	}
-	var r reading
-	if ok := c.read(&r, text, whole, own); !ok {
+	var r classify.Result
+	if ok := c.classifier.Classify(&r, text, whole, c.keyspaceHere(own)); !ok {
 		return c.unreadable(*e, wire.ErrShort)
 	}
-	return c.decideMeaning(e, &r, text, rest).on(r.unlisted)
+	return c.decideKind(e, &r, text, rest).on(r.Unlisted)
 }
 
-// decideMeaning decides about a QUERY, or an EXECUTE of a reread statement, whose text has been
+// decideKind decides about a QUERY, or an EXECUTE of a reread statement, whose text has been
 // read. rest is the body of a QUERY after the text.
-func (c *conn) decideMeaning(e *wire.Envelope, r *reading, text, rest []byte) decision {
-	switch r.meaning {
-	case meaningLocal, meaningPeers:
+func (c *conn) decideKind(e *wire.Envelope, r *classify.Result, text, rest []byte) decision {
+	switch r.Kind {
+	case classify.Local, classify.Peers:
 		if !e.Whole() {
 			return decision{verdict: relay.NeedWhole}
 		}
-		t, failure := topology.Read(text, r.name.names()[1])
+		t, failure := topology.Read(text, r.Name.Names()[1])
 		if failure != nil {
 			return refused(failure)
 		}
 		return c.decideTopology(t)
-	case meaningUse:
+	case classify.Use:
 		return watched(&watch{kind: watchKeyspace})
-	case meaningSchema:
+	case classify.Schema:
 		if !e.Whole() {
 			return decision{verdict: relay.NeedWhole}
 		}
@@ -58,15 +59,15 @@ func (c *conn) decideMeaning(e *wire.Envelope, r *reading, text, rest []byte) de
 			return held(&makeCritical{change, w})
 		}
 		return watched(w)
-	case meaningRefused:
-		return refused(r.failure)
-	case meaningCritical:
+	case classify.Refused:
+		return refused(r.Failure)
+	case classify.Critical:
 		if !e.Whole() {
 			return decision{verdict: relay.NeedWhole}
 		}
 		return c.decideLock(*e, *r, text, rest)
 	}
-	if f := c.unserved(text, r.name); f != nil {
+	if f := c.unserved(text, r.Name); f != nil {
 		return watched(&watch{kind: watchUnserved, unserved: f})
 	}
 	return decision{}

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"regexp"
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -63,12 +64,7 @@ func TestUnreadableTextNamesTablesByWords(t *testing.T) {
 	}
 }
 
-// mentions tells whether a text has a word that is the name of a critical table.
+// mentions reports whether a text has a word that is the name of a critical table.
 func mentions(text string) bool {
-	for _, w := range wordsOf([]byte(text)) {
-		if w == "plain" || w == "br" || w == "co" || w == "mixed" {
-			return true
-		}
-	}
-	return false
+	return regexp.MustCompile(`(?i)\b(plain|br|co|mixed)\b`).MatchString(text)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/frontend/grant"
 	"music/frontend/refusal"
 	"music/frontend/traffic"
@@ -200,19 +201,19 @@ func (c *conn) message(stream int16, m message.Message) []byte {
 }
 
 // readList parses LIST LOCKS [ON ks.t [WHERE key]].
-func readList(r reading, text []byte) (s lockStatement, pass bool, f *wire.Failure) {
+func readList(r classify.Result, text []byte) (s lockStatement, pass bool, f *wire.Failure) {
 	parsed, err := rewrite.Parse(text)
 	if err != nil {
 		return s, false, wire.Invalid("MUSIC_SYNTAX: %v", err)
 	}
-	s.Parsed, s.Text, s.Table = &parsed, text, r.table
+	s.Parsed, s.Text, s.Table = &parsed, text, r.Table
 	if parsed.Table.Start == parsed.Table.End {
 		return s, false, nil
 	}
-	if r.table == nil || r.table.Critical() == nil {
+	if r.Table == nil || r.Table.Critical() == nil {
 		return s, false, wire.Invalid("MUSIC_REFUSED: the table is not critical: it has no locks until ALTER TABLE … WITH comment = '@critical'")
 	}
-	s.Critical = r.table.Critical()
+	s.Critical = r.Table.Critical()
 	return s, false, s.CheckWhere()
 }
 

@@ -1,0 +1,106 @@
+package classify
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/frontend/catalog"
+	"music/rewrite"
+)
+
+// tables returns a schema with bank.accounts, which is critical, and bank.plain.
+func tables() *catalog.Tables {
+	t := catalog.NewTables()
+	t.Read([][2]string{{"bank", "accounts"}, {"bank", "plain"}})
+	t.Set("bank", "accounts", &catalog.Critical{ID: [16]byte{1}, Marked: true, Key: []catalog.Column{{Name: "id", Type: "text"}}})
+	return t
+}
+
+// A statement is classified by its verb and the table that it names, in the keyspace of the request or its own.
+func TestClassify(t *testing.T) {
+	for _, tc := range []struct {
+		text, keyspace string
+		want           Kind
+		name           string
+	}{
+		{"SELECT a FROM bank.plain", "", Plain, "bank.plain"},
+		{"SELECT a FROM accounts", "bank", Critical, "bank.accounts"},
+		{"SELECT a FROM accounts", "shop", Plain, "shop.accounts"},
+		{"SELECT a FROM \"bank\".accounts", "shop", Critical, "bank.accounts"},
+		{"SELECT * FROM system.local", "bank", Local, "system.local"},
+		{"SELECT * FROM peers_v2", "system", Peers, "system.peers_v2"},
+		{"USE bank", "", Use, ""},
+		{"UPDATE plain SET a = 1", "bank", Writes, "bank.plain"},
+		{"UPDATE accounts SET a = 1", "bank", Critical, "bank.accounts"},
+		{"ALTER TABLE bank.accounts ADD a int", "", Schema, "bank.accounts"},
+		{"DROP TABLE bank.music_lock_01000000000000000000000000000000", "", Refused, "bank.music_lock_01000000000000000000000000000000"},
+		{"LOCK bank.accounts WHERE id = 'x'", "", Critical, "bank.accounts"},
+		{"LIST LOCKS", "bank", Critical, ""},
+		{"BEGIN BATCH INSERT INTO plain (a) VALUES (1) APPLY BATCH", "bank", Writes, "bank.plain"},
+		{"BEGIN BATCH INSERT INTO plain (a) VALUES (1) INSERT INTO accounts (a) VALUES (1) APPLY BATCH", "bank", Critical, "bank.accounts"},
+		{"SELECT * FROM music.secrets", "", Refused, "music.secrets"},
+		{"INSERT INTO music.tables (a) VALUES (1)", "", Refused, "music.tables"},
+		{"GRANT SELECT ON bank.accounts TO app", "", Plain, ""},
+		{"BEGIN TRANSACTION UPDATE bank.plain SET a = 1; COMMIT TRANSACTION", "", Unclear, ""},
+		{"BEGIN TRANSACTION UPDATE bank.accounts SET a = 1; COMMIT TRANSACTION", "", Refused, ""},
+	} {
+		c, r := Classifier{Tables: tables()}, Result{}
+		require.True(t, c.Classify(&r, []byte(tc.text), true, tc.keyspace), tc.text)
+		assert.Equal(t, tc.want, r.Kind, tc.text)
+		assert.Equal(t, tc.name, r.Name.String(), tc.text)
+		assert.Equal(t, tc.want == Refused, r.Failure != nil, tc.text)
+	}
+}
+
+// If locks are off every statement is forwarded, but for those that the proxy has to notice for other reasons.
+func TestClassifyWithoutLocks(t *testing.T) {
+	for text, want := range map[string]Kind{
+		"LOCK bank.accounts WHERE id = 'x'":                    Plain,
+		"UPDATE bank.accounts SET a = 1":                       Writes,
+		"INSERT INTO music.tables (a) VALUES (1)":              Writes,
+		"SELECT * FROM system.local":                           Local,
+		"USE bank":                                             Use,
+		"BEGIN BATCH INSERT INTO a (a) VALUES (1) APPLY BATCH": Plain,
+		"BEGIN TRANSACTION; COMMIT TRANSACTION":                Unclear,
+	} {
+		var c Classifier
+		var r Result
+		require.True(t, c.Classify(&r, []byte(text), true, ""), text)
+		assert.Equal(t, want, r.Kind, text)
+		assert.Nil(t, r.Table, text)
+	}
+}
+
+// The first part of a text is classified as the whole is, or not at all.
+func TestClassifyByTheFirstPart(t *testing.T) {
+	for _, text := range []string{"UPDATE bank.accounts SET a = 1", "SELECT a FROM bank.plain WHERE id = 'x'", "INSERT INTO bank.new (a) VALUES (1)"} {
+		c, whole := Classifier{Tables: tables()}, Result{}
+		require.True(t, c.Classify(&whole, []byte(text), true, ""))
+		told := 0
+		for n := range len(text) {
+			var part Result
+			if c.Classify(&part, []byte(text[:n]), false, "") {
+				told++
+				assert.Equal(t, whole.Kind, part.Kind, text[:n])
+				assert.Equal(t, whole.Unlisted, part.Unlisted, text[:n])
+			}
+		}
+		assert.Positive(t, told, text)
+	}
+	for _, text := range []string{"BEGIN BATCH INSERT INTO bank.plain (a) VALUES (1) APPLY BATCH", "BEGIN TRANSACTION UPDATE bank.plain SET a = 1; COMMIT TRANSACTION"} {
+		for n := range len(text) {
+			c, part := Classifier{Tables: tables()}, Result{}
+			assert.False(t, c.Classify(&part, []byte(text[:n]), false, ""), text[:n])
+		}
+	}
+}
+
+// A table that the schema as last read does not have is named.
+func TestUnlistedTables(t *testing.T) {
+	c, r := Classifier{Tables: tables()}, Result{}
+	require.True(t, c.Classify(&r, []byte("INSERT INTO bank.new (a) VALUES (1)"), true, ""))
+	assert.Equal(t, &[2]string{"bank", "new"}, r.Unlisted)
+	assert.Equal(t, rewrite.Insert, r.Verb)
+}

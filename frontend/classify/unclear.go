@@ -1,0 +1,69 @@
+package classify
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"music/frontend/catalog"
+	"music/frontend/wire"
+)
+
+// readUnclear classifies a text that the proxy cannot parse, such as a transaction of Cassandra 6.
+// It is refused if a word in it may name a critical table or a table of the proxies.
+func (c *Classifier) readUnclear(text []byte, keyspace string) Result {
+	if c.Tables == nil {
+		return Result{Kind: Unclear}
+	}
+	words := wordsOf(text)
+	for _, word := range words {
+		if strings.HasPrefix(word, catalog.CompanionPrefix) || ofProxies(word) && (keyspace == "music" || slices.Contains(words, "music")) {
+			return Result{Kind: Refused, Failure: forProxiesOnly(word)}
+		}
+	}
+	named, first := (*catalog.Table)(nil), naming{}
+	c.Tables.Critical(func(t *catalog.Table, _ *catalog.Critical) {
+		n, ok := namedIn(words, t, keyspace)
+		if ok && (named == nil || cmp.Or(cmp.Compare(n.way, first.way), cmp.Compare(n.at, first.at), strings.Compare(t.String(), named.String())) < 0) {
+			named, first = t, n
+		}
+	})
+	if named == nil {
+		return Result{Kind: Unclear}
+	}
+	return Result{Kind: Refused, Failure: wire.Invalid("MUSIC_SYNTAX: the proxy cannot parse this statement, which names %s, a critical Table: correct it; nothing was done", named)}
+}
+
+// ofProxies reports whether a table of keyspace music with this name is for the proxies only.
+func ofProxies(name string) bool {
+	switch name {
+	case "tables", "proxies", "sessions", "generations", "secrets":
+		return true
+	}
+	return false
+}
+
+// wordsOf returns the words of a text in lower case. Words consist of ASCII letters, digits and
+// underscores, as do the names of keyspaces and tables.
+func wordsOf(text []byte) []string {
+	return strings.FieldsFunc(strings.ToLower(string(text)), func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z')
+	})
+}
+
+// naming tells how a text names a table: way is 0 for keyspace and name in a row, 1 for any other,
+// and at is the index of the word.
+type naming struct{ way, at int }
+
+// namedIn reports whether words may name a table, and how. Its name must be one of them, and its
+// keyspace another or the one in use: comments may stand between the two.
+func namedIn(words []string, t *catalog.Table, used string) (n naming, ok bool) {
+	keyspace, name := strings.ToLower(t.Keyspace), strings.ToLower(t.Name)
+	for i := 1; i < len(words); i++ {
+		if words[i-1] == keyspace && words[i] == name {
+			return naming{0, i}, true
+		}
+	}
+	n = naming{1, slices.Index(words, name)}
+	return n, n.at >= 0 && (used == t.Keyspace || slices.Contains(words, keyspace))
+}
