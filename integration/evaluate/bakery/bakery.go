@@ -102,8 +102,8 @@ func New(o Options) (*Client, error) {
 // Close implements section.Client.
 func (c *Client) Close() { c.session.Close() }
 
-// Enter goes through the steps 1 to 9. A process that gives up leaves as in step 10, which the post
-// does not mention; one that fails does not.
+// Enter does steps 1 to 9. If its context ends it also does step 10, which the post does not
+// mention; if a step fails it does not.
 func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
 	p := &process{c: c, key: key, id: gocql.MustRandomUUID()}
 	err := p.enter(ctx)
@@ -163,7 +163,8 @@ func (p *process) waitForChoosing(ctx context.Context) error {
 	})
 }
 
-// choose says whether this process is choosing. An unknown outcome is none: the same is written again.
+// choose writes whether this process is choosing. After an unknown outcome it writes the same
+// again.
 func (p *process) choose(ctx context.Context, choosing bool) error {
 	return store.Poll(ctx, p.pause, func() (bool, error) {
 		err := p.c.session.Exec(ctx, chooseStatement, p.key, p.id, choosing, seconds(p.c.o.ChoosingTTL))
@@ -171,7 +172,7 @@ func (p *process) choose(ctx context.Context, choosing bool) error {
 	})
 }
 
-// fetchNumber takes one more than the greatest number.
+// fetchNumber returns one more than the greatest number.
 func (p *process) fetchNumber(ctx context.Context) error {
 	return store.Poll(ctx, p.pause, func() (bool, error) {
 		rows, err := p.c.session.Rows(ctx, gocql.Quorum, readNumbersStatement, p.key)
@@ -184,7 +185,7 @@ func (p *process) fetchNumber(ctx context.Context) error {
 	})
 }
 
-// putNumber writes the number, whose time begins when the write is sent.
+// putNumber writes the number. Its time to live is counted from when the write is sent.
 func (p *process) putNumber(ctx context.Context) error {
 	return store.Poll(ctx, p.pause, func() (bool, error) {
 		sent := time.Now()
@@ -204,14 +205,14 @@ func (p *process) waitForLower(ctx context.Context) error {
 	})
 }
 
-// after reports whether another process goes first: (number, id) is lower.
+// after reports whether another process goes first, because its (number, id) is lower.
 func (p *process) after(row map[string]any) bool {
 	number, _ := row["number"].(int64)
 	id, _ := row["id"].(gocql.UUID)
 	return number < p.number || number == p.number && id.String() < p.id.String()
 }
 
-// Get returns section.ErrLost where the number may have run out, and it is known.
+// Get returns section.ErrLost if the number may have expired, as far as the client can know.
 func (p *process) Get(ctx context.Context) ([]byte, error) {
 	if p.over() {
 		return nil, section.ErrLost
@@ -227,7 +228,7 @@ func (p *process) Put(ctx context.Context, value []byte) error {
 	return p.c.session.SetValue(ctx, p.key, value)
 }
 
-// over reports whether the number may have run out. The post has no such question.
+// over reports whether the number may have expired. The post does not ask.
 func (p *process) over() bool { return p.c.o.Renew && !time.Now().Before(p.until) }
 
 // Leave is step 10.
@@ -238,8 +239,8 @@ func (p *process) Leave(ctx context.Context) error {
 	return p.remove(ctx)
 }
 
-// remove removes the process from both column families, Choosing first: without a number it is not
-// waited for any more.
+// remove removes the process from both column families, from Choosing first: a process without a
+// number is not waited for any more.
 func (p *process) remove(ctx context.Context) error {
 	return store.Poll(ctx, p.pause, func() (bool, error) {
 		err := p.c.session.Exec(ctx, removeChoosing, p.key, p.id)

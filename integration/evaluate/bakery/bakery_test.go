@@ -41,10 +41,10 @@ func TestBattery(t *testing.T) {
 	}
 }
 
-// errDead is what becomes of a process that dies.
+// errDead is the error of a process that dies.
 var errDead = errors.New("dead")
 
-// dying dies before a step.
+// dying returns a hook that has the process die before a step.
 func dying(at Step) func(Step) error {
 	return func(s Step) error {
 		if s == at {
@@ -55,7 +55,7 @@ func dying(at Step) func(Step) error {
 }
 
 // A process that dies before a step keeps others out for the TTL of what it has written, and no
-// longer: before step 3 it has written into Choosing, before step 5 into both.
+// longer: before step 3 that is its row in Choosing, before step 5 both rows.
 func TestDeathInEachStep(t *testing.T) {
 	o := storetest.Options(t)
 	const choosing, number = 2 * time.Second, 4 * time.Second
@@ -83,8 +83,8 @@ func TestDeathInEachStep(t *testing.T) {
 	}
 }
 
-// A holder that is longer in its section than its number lasts is joined by the next one. With the
-// repair it goes on as long as it renews, and knows it when it has not.
+// If a section is longer than the TTL of its number, the next process enters, too. With the repair,
+// a section continues as long as it renews, and is told if it has not.
 func TestNumberRunsOut(t *testing.T) {
 	o := storetest.Options(t)
 	const ttl = 2 * time.Second
@@ -134,8 +134,7 @@ func TestRenewed(t *testing.T) {
 	storetest.Leave(t, <-entered)
 }
 
-// Nothing fences: the put of a process that was paused lies on top of what came after, in both
-// forms.
+// There is no fencing: the put of a process that was paused overwrites later ones, in both forms.
 func TestPausedHolderPuts(t *testing.T) {
 	t.Parallel()
 	o := storetest.Options(t)
@@ -160,8 +159,8 @@ func TestPausedHolderPuts(t *testing.T) {
 	assert.Equal(t, []judge.Fault{judge.LatePut}, clients.Faults())
 }
 
-// One that stands still between reading a number and writing it, for longer than its true lasts,
-// gets a number that others have passed, and goes before one that holds the key.
+// A process that is paused between reading a number and writing it, for longer than its row in
+// Choosing lives, gets a number that others have passed, and enters while another holds the key.
 func TestChoosingRunsOut(t *testing.T) {
 	t.Parallel()
 	o := storetest.Options(t)

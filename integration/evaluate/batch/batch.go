@@ -16,9 +16,9 @@ import (
 	"music/integration/evaluate/store"
 )
 
-// Process locks what is free of the keys, calls work for each of those and leaves it, and begins
-// again with the rest. Only when none was free it sleeps, for at most sleep. It returns the first
-// error of work, and then leaves what it has locked.
+// Process locks those keys that are free, calls work for each of them and leaves it, and repeats
+// that with the rest. Only if none was free it sleeps, for at most sleep. It returns the first
+// error of work, after leaving what it has locked.
 func Process(ctx context.Context, lock section.Trier, keys []string, sleep time.Duration, work func(section.Held, string) error) error {
 	for rest := slices.Clone(keys); len(rest) > 0; {
 		free, err := tryAll(ctx, lock, rest)
@@ -47,8 +47,8 @@ func Process(ctx context.Context, lock section.Trier, keys []string, sleep time.
 	return nil
 }
 
-// tryAll tries every key once, and returns those that it got, also with an error. An unknown outcome
-// is no error: the key is tried again.
+// tryAll tries every key once, and returns those that it has locked, also with an error. An unknown
+// outcome is not an error: the key is tried again.
 func tryAll(ctx context.Context, lock section.Trier, keys []string) (map[string]section.Held, error) {
 	free := map[string]section.Held{}
 	for _, key := range keys {

@@ -1,5 +1,5 @@
-// Package battery is what every system of the evaluation must pass on one node, without faults. What
-// breaks a system is shown by its own tests and by the safety table.
+// Package battery has the tests that every system of the evaluation must pass on one node, without
+// faults. The faults that break a system are shown by its own tests and by the safety table.
 package battery
 
 import (
@@ -48,7 +48,7 @@ func Run(t *testing.T, s System) {
 	}
 }
 
-// run is what a check works with.
+// run is what a check uses.
 type run struct {
 	system System
 	key    string
@@ -61,7 +61,7 @@ type check struct {
 	do   func(context.Context, *run) error
 }
 
-// checks are the battery.
+// checks returns all checks.
 func checks() []check {
 	return []check{
 		{"a value is kept", valueIsKept},
@@ -72,7 +72,7 @@ func checks() []check {
 	}
 }
 
-// within does something in a section of its own.
+// within calls a function in a section of its own.
 func within(ctx context.Context, client section.Client, key string, do func(section.Held) error) error {
 	held, err := client.Enter(ctx, key)
 	if err != nil {
@@ -99,7 +99,8 @@ func wants(ctx context.Context, held section.Held, want string) error {
 	return nil
 }
 
-// valueIsKept: what is put last is got, in the section and by others after it, whatever the bytes.
+// valueIsKept: the value that was put last is returned by gets, in the section and in later ones,
+// for any bytes.
 func valueIsKept(ctx context.Context, r *run) error {
 	one, two := r.open(), r.open()
 	last := "\x00\xff'\"" + r.key
@@ -131,8 +132,8 @@ func valueIsKept(ctx context.Context, r *run) error {
 	return nil
 }
 
-// sectionsExclude: many clients raise one number. Each of them gets in as often as it wants, each
-// section sees what the one before has put, and nothing of it is against entry consistency.
+// sectionsExclude: many clients raise one number. Each of them enters as often as it tries, each
+// section sees the put of the one before, and the history has no violation of entry consistency.
 func sectionsExclude(ctx context.Context, r *run) error {
 	var history judge.History
 	var group sync.WaitGroup
@@ -172,7 +173,8 @@ func raise(ctx context.Context, held section.Held) error {
 	return nil
 }
 
-// keysAreApart: a key that is held hinders nobody at another, neither of this client nor of others.
+// keysAreApart: holding a key does not delay sections of other keys, neither of this client nor of
+// others.
 func keysAreApart(ctx context.Context, r *run) error {
 	one, two := r.open(), r.open()
 	return within(ctx, one, r.key, func(held section.Held) error {
@@ -188,10 +190,10 @@ func keysAreApart(ctx context.Context, r *run) error {
 	})
 }
 
-// attempt is how long an Enter that cannot succeed is given.
+// attempt is the time for an Enter that cannot succeed.
 const attempt = 500 * time.Millisecond
 
-// cancelledLeavesNothing: an Enter that is given up neither gets in nor hinders those who come later.
+// cancelledLeavesNothing: an Enter that is cancelled does not enter, and does not delay later ones.
 func cancelledLeavesNothing(ctx context.Context, r *run) error {
 	one, two := r.open(), r.open()
 	err := within(ctx, one, r.key, func(held section.Held) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// memory is a system in the memory of the test, and what is wrong with it.
+// memory is a system in the memory of the test, perhaps with a fault.
 type memory struct {
 	open    bool // everybody enters
 	one     bool // all keys have one lock
@@ -30,7 +30,7 @@ type memory struct {
 	token  int64
 }
 
-// lock returns that of a key: whoever puts something into it holds it.
+// lock returns the lock of a key: the client that can send to it holds it.
 func (m *memory) lock(key string) chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,7 @@ func (m *memory) Force(_ context.Context, key string) error {
 	return nil
 }
 
-// inside is a section of it.
+// inside is a section of memory.
 type inside struct {
 	*memory
 	key   string
@@ -149,7 +149,7 @@ func results(t *testing.T, m func() *memory) (failed []string) {
 	return failed
 }
 
-// A system that does what it should passes, and each that does not fails where it does not.
+// A correct system passes every check, and each fault fails the check for it.
 func TestBatteryFails(t *testing.T) {
 	const kept, exclude, apart, cancelled, more = "a value is kept", "sections exclude each other", "keys do not disturb each other", "a cancelled Enter leaves nothing", "what else it can do"
 	for name, c := range map[string]struct {

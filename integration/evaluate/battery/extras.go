@@ -8,12 +8,13 @@ import (
 	"music/integration/evaluate/section"
 )
 
-// extras: what a system offers beyond a section does what package section says.
+// extras checks the optional interfaces that a system implements, as package section describes
+// them.
 func extras(ctx context.Context, r *run) error {
 	return errors.Join(tokensRise(ctx, r), tryingTells(ctx, r), renewingKeeps(ctx, r), forcingEnds(ctx, r))
 }
 
-// tokensRise: the fencing token of each section of a key is above that of the one before.
+// tokensRise: the fencing token of each section of a key is higher than that of the one before.
 func tokensRise(ctx context.Context, r *run) error {
 	last := int64(0)
 	for i := range 3 {
@@ -34,7 +35,7 @@ func tokensRise(ctx context.Context, r *run) error {
 	return nil
 }
 
-// tryingTells: a key that is held is not entered, one that is free is.
+// tryingTells: TryEnter does not enter a key that is held, and enters one that is free.
 func tryingTells(ctx context.Context, r *run) error {
 	two, ok := r.open().(section.Trier)
 	if !ok {
@@ -61,7 +62,7 @@ func tryingTells(ctx context.Context, r *run) error {
 	return errors.Join(held.Put(ctx, []byte("tried")), held.Leave(ctx))
 }
 
-// renewingKeeps: a section that is renewed goes on.
+// renewingKeeps: a section that is renewed continues.
 func renewingKeeps(ctx context.Context, r *run) error {
 	return within(ctx, r.open(), r.key+"renew", func(held section.Held) error {
 		n, ok := held.(section.Renewer)
@@ -75,7 +76,7 @@ func renewingKeeps(ctx context.Context, r *run) error {
 	})
 }
 
-// forcingEnds: the section of another can be ended, what it put stays, and the next one enters.
+// forcingEnds: Force ends the section of another client, its puts stay, and the next client enters.
 func forcingEnds(ctx context.Context, r *run) error {
 	two := r.open()
 	forcer, ok := two.(section.Forcer)

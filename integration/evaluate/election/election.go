@@ -39,7 +39,7 @@ import (
 	"music/integration/evaluate/store"
 )
 
-// The table of the post, and that of the repair, where a row outlives its owner.
+// The table of the post, and that of the repair, in which a row stays after its owner's death.
 const (
 	leasesTable = "CREATE TABLE IF NOT EXISTS leases (name text PRIMARY KEY, owner text, value text) WITH default_time_to_live = 180"
 	fencedTable = "CREATE TABLE IF NOT EXISTS fenced (name text PRIMARY KEY, owner text, value text, data blob)"
@@ -92,20 +92,20 @@ func New(o Options) (*Client, error) {
 // Close implements section.Client.
 func (c *Client) Close() { c.session.Close() }
 
-// Leader is what everybody can see of a lease.
+// Leader is what any process can read of a lease.
 type Leader struct {
 	Owner string // "": nobody
 	Value string // what it published
 	Until time.Time
 }
 
-// Observe returns who leads, read at SERIAL.
+// Observe returns the leader, read at SERIAL.
 func (c *Client) Observe(ctx context.Context, name string) (Leader, error) {
 	l, _, err := c.look(ctx, name)
 	return l, err
 }
 
-// look is Observe, with the data of a fenced lease.
+// look is Observe with the data of a fenced lease.
 func (c *Client) look(ctx context.Context, name string) (Leader, []byte, error) {
 	statement := observeStatement
 	if c.o.Fenced {
@@ -124,7 +124,7 @@ func (c *Client) look(ctx context.Context, name string) (Leader, []byte, error) 
 	return l, data, nil
 }
 
-// Enter tries until it has the lease, and looks at it in between.
+// Enter repeats acquiring the lease until it succeeds, and observes the leader in between.
 func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
 	lease := &Lease{c: c, name: key, owner: gocql.MustRandomUUID().String()}
 	pause := c.o.Poll
@@ -156,8 +156,8 @@ func (c *Client) TryEnter(ctx context.Context, key string) (section.Held, bool, 
 	return lease, true, nil
 }
 
-// Lead campaigns, publishes value, and renews until ctx ends, when it resigns, or until the lease is
-// lost. elected is called once the lease is there.
+// Lead campaigns, publishes value, and renews the lease until ctx ends, when it resigns, or until
+// the lease is lost. elected is called when the lease is acquired.
 func (c *Client) Lead(ctx context.Context, name, value string, elected func(*Lease)) error {
 	held, err := c.Enter(ctx, name)
 	if err != nil {
@@ -184,7 +184,7 @@ func (c *Client) Lead(ctx context.Context, name, value string, elected func(*Lea
 	}
 }
 
-// Lease is one that was acquired.
+// Lease is an acquired lease.
 type Lease struct {
 	c           *Client
 	name, owner string
@@ -192,7 +192,7 @@ type Lease struct {
 	until       time.Time // by the monotonic clock, from before the statement was sent
 }
 
-// acquire reports whether the lease is there now.
+// acquire tries to acquire the lease, and reports whether it has.
 func (l *Lease) acquire(ctx context.Context) (bool, error) {
 	sent := time.Now()
 	statement, args := acquireStatement, []any{l.name, l.owner, seconds(l.c.o.TTL)}
@@ -210,10 +210,10 @@ func (l *Lease) acquire(ctx context.Context) (bool, error) {
 	return true, l.Renew(ctx) // acquired by an attempt of unknown outcome, nobody knows when
 }
 
-// extend notes until when the lease lasts at least: Cassandra counts whole seconds.
+// extend records until when the lease lasts at least, since Cassandra counts whole seconds.
 func (l *Lease) extend(sent time.Time) { l.until = sent.Add(l.c.o.TTL - time.Second) }
 
-// over reports whether the lease may have ended. The post has no such question.
+// over reports whether the lease may have ended. The post does not ask.
 func (l *Lease) over() bool { return l.c.o.Fenced && !time.Now().Before(l.until) }
 
 // Renew extends the lease by a TTL, or returns section.ErrLost.
@@ -230,7 +230,7 @@ func (l *Lease) Renew(ctx context.Context) error {
 	return nil
 }
 
-// Publish shows value to those who observe.
+// Publish stores the value that observers read.
 func (l *Lease) Publish(ctx context.Context, value string) error {
 	l.value = value
 	if l.c.o.Fenced {
@@ -239,7 +239,7 @@ func (l *Lease) Publish(ctx context.Context, value string) error {
 	return l.swap(ctx, publishStatement, seconds(l.c.o.TTL), value, l.name, l.owner)
 }
 
-// swap carries out a statement that asks for the owner.
+// swap executes a statement whose condition is the owner.
 func (l *Lease) swap(ctx context.Context, statement string, args ...any) error {
 	applied, _, err := l.c.session.Swap(ctx, statement, args...)
 	if err == nil && !applied {
@@ -276,7 +276,8 @@ func (l *Lease) Put(ctx context.Context, value []byte) error {
 	return l.swap(ctx, fencedPut, value, l.name, l.owner)
 }
 
-// Leave drops the lease, if it is still this one, and repeats that until the outcome is known.
+// Leave deletes the lease if this client still owns it, and repeats that until the outcome is
+// known.
 func (l *Lease) Leave(ctx context.Context) error {
 	statement := dropStatement
 	if l.c.o.Fenced {

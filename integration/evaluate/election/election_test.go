@@ -42,7 +42,8 @@ func TestBattery(t *testing.T) {
 	}
 }
 
-// campaign lets a client lead, and returns its lease, what makes it resign, and its end.
+// campaign has a client lead, and returns its lease, a function that has it resign, and a function
+// that waits for its end.
 func campaign(t *testing.T, c *Client, address string) (lease *Lease, resign context.CancelFunc, over chan error) {
 	t.Helper()
 	ctx, resign := context.WithCancel(t.Context())
@@ -57,7 +58,7 @@ func campaign(t *testing.T, c *Client, address string) (lease *Lease, resign con
 	return lease, resign, over
 }
 
-// One of two candidates leads, everybody sees which, and when it resigns the other one leads.
+// One of two candidates leads, observers see which, and when it resigns the other one leads.
 func TestElection(t *testing.T) {
 	t.Parallel()
 	o := storetest.Options(t)
@@ -97,8 +98,8 @@ func TestDeadLeader(t *testing.T) {
 	}
 }
 
-// Under a leader that renews as the post says, what it published is gone after a TTL; with the
-// repair it stays.
+// The value that a leader has published, which renews as the post says, is gone after a TTL; with
+// the repair it stays.
 func TestRenewalLetsTheValueExpire(t *testing.T) {
 	o := storetest.Options(t)
 	for key, fenced := range map[string]bool{"printed": false, "repaired": true} {
@@ -127,8 +128,8 @@ func TestRenewalLetsTheValueExpire(t *testing.T) {
 	}
 }
 
-// A leader that is paused for longer than its lease writes on top of the next one; with the repair
-// it is told.
+// A leader that is paused for longer than its lease overwrites the next one's value; with the
+// repair it gets an error.
 func TestPausedLeaderWrites(t *testing.T) {
 	t.Parallel()
 	o := storetest.Options(t)
@@ -162,7 +163,7 @@ func TestPausedLeaderWrites(t *testing.T) {
 	}
 }
 
-// A lease whose acquisition was not answered is found to be one's own.
+// If the acquisition of a lease is not answered, the next attempt finds that it succeeded.
 func TestAcquisitionNotAnswered(t *testing.T) {
 	t.Parallel()
 	o := storetest.Options(t)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// contended is what no paper has measured: one key that clients of one site or of all of them want at once.
+// contended is not in any paper: one key that clients of one site, or of all sites, lock at once.
 func contended() Experiment {
 	systems := []string{MUSIC, MSCP, ZooKeeper, Racing, LockTable, Bakery, Lease, Optimistic, Heartbeat, Ours, ForUpdate, Auto}
 	return Experiment{
@@ -37,7 +37,7 @@ func contended() Experiment {
 	}
 }
 
-// crowd is a point of contended.
+// crowd is one point of contended.
 type crowd struct {
 	name    string
 	workers int // at each site
@@ -45,7 +45,7 @@ type crowd struct {
 	long    bool // for full runs only
 }
 
-// crowds are its points.
+// crowds returns its points.
 func crowds() []crowd {
 	one, all := []int{1}, []int{1, 2, 3}
 	return []crowd{
@@ -59,10 +59,10 @@ func crowds() []crowd {
 	}
 }
 
-// standstill is how long somebody waits for a key that all want, at least, before it counts as not to be had.
+// standstill is how long a client waits for the key at least before the key counts as blocked.
 const standstill = 10 * time.Second
 
-// crowdTurn has all want one key.
+// crowdTurn has all clients lock one key.
 func (r *Run) crowdTurn(system string, c crowd) func(context.Context, string) (map[string]float64, error) {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		o := r.fleets[system].Run(ctx, Load{
@@ -81,7 +81,8 @@ func (r *Run) crowdTurn(system string, c crowd) func(context.Context, string) (m
 	}
 }
 
-// fairness is Jain's index of the sections of some sites, and the part of its even share that the one with the fewest has had.
+// fairness returns Jain's index of the sections of the sites, and the share of the site with the
+// fewest sections relative to an even share.
 func (o Outcome) fairness(sites []int) (index, least float64) {
 	counts := map[int]float64{}
 	for _, t := range o.Sections {

@@ -10,7 +10,8 @@ import (
 	"music/integration/evaluate/section"
 )
 
-// cost is what a section asks of Cassandra: lightweight transactions, statements, and what nodes tell each other.
+// cost is what a section costs Cassandra: lightweight transactions, statements, and messages
+// between nodes.
 func cost() Experiment {
 	return Experiment{
 		Name: "cost", Title: "what a one-put section costs at Cassandra", Systems: onePutSystems(), Profiles: []string{"IUs"}, Paxos: []string{"v2"},
@@ -48,7 +49,7 @@ func (w *World) count(ctx context.Context) (c counters, err error) {
 	return c, nil
 }
 
-// countAt adds those of a node.
+// countAt adds the counters of a node.
 func (w *World) countAt(ctx context.Context, site int, c *counters) error {
 	o := gocql.NewCluster(w.host(site, 1))
 	o.HostFilter, o.NumConns, o.Timeout = gocql.WhiteListHostFilter(w.host(site, 1)), 1, 10*time.Second
@@ -80,10 +81,12 @@ func (w *World) countAt(ctx context.Context, site int, c *counters) error {
 	return nil
 }
 
-// rest is how long nodes and proxies are left alone before they are counted: longer than a key stays.
+// rest is for how long nodes and proxies are idle before they are counted: longer than a proxy
+// keeps a key.
 const rest = time.Second
 
-// during counts what happens while something is done, and until all rests again, less what happens in as long a time where nothing is.
+// during counts what happens while do runs and until everything is idle again, less what happens in
+// the same time while idle.
 func (w *World) during(ctx context.Context, do func()) (c counters, err error) {
 	section.Rest(ctx, rest)
 	var all [3]counters
@@ -109,7 +112,7 @@ func (w *World) during(ctx context.Context, do func()) (c counters, err error) {
 	}, nil
 }
 
-// paxosRowsOfOne is how many writes to system.paxos a lightweight transaction makes that nobody disturbs.
+// paxosRowsOfOne is how many writes to system.paxos an uncontended lightweight transaction makes.
 func (r *Run) paxosRowsOfOne(ctx context.Context) (float64, error) {
 	const many = 30
 	if err := r.admin.Query("CREATE TABLE IF NOT EXISTS " + theKeyspace + ".counted (k text PRIMARY KEY, v int)").ExecContext(ctx); err != nil {
@@ -131,7 +134,7 @@ func (r *Run) paxosRowsOfOne(ctx context.Context) (float64, error) {
 	return c.paxos / many, nil
 }
 
-// firstOf is the first error that there is.
+// firstOf returns the first error.
 func firstOf(faults ...error) error {
 	for _, err := range faults {
 		if err != nil {
@@ -141,7 +144,7 @@ func firstOf(faults ...error) error {
 	return nil
 }
 
-// costTurn counts for sections of a kind.
+// costTurn counts for sections of one kind.
 func (r *Run) costTurn(k kind, unit float64) func(context.Context, string) (map[string]float64, error) {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		key := r.prepared(ctx, k, 1, name)

@@ -35,7 +35,7 @@ func (m *memory) Enter(_ context.Context, key string) (section.Held, error) {
 	return &cell{m, key}, nil
 }
 
-// cell is a key of memory in the hands of a client.
+// cell is a key of memory, held by a client.
 type cell struct {
 	*memory
 	key string
@@ -70,7 +70,7 @@ func (c *cell) PutMany(ctx context.Context, values [][]byte) error {
 	return c.Put(ctx, values[len(values)-1])
 }
 
-// remembering is a fleet whose clients share a memory.
+// remembering returns a fleet whose clients share a memory.
 func remembering(exclusive bool) *Fleet {
 	m := &memory{values: map[string][]byte{}}
 	if exclusive {
@@ -79,12 +79,12 @@ func remembering(exclusive bool) *Fleet {
 	return &Fleet{System: System{Name: "memory", Exclusive: true}, clients: [Sites]section.Client{m, m, m}}
 }
 
-// A system that keeps its clients apart passes the experiment's own check.
+// A correct system passes the experiment's own check.
 func TestASystemThatExcludesPassesItsTest(t *testing.T) {
 	require.NoError(t, remembering(true).verify(t.Context()))
 }
 
-// slow is a body's client that reads, and lets others read, before it writes.
+// slow is a client that lets others run between a get and a put.
 type slow struct {
 	*memory
 	reads sync.WaitGroup
@@ -109,7 +109,7 @@ func (c *slowCell) Get(ctx context.Context) ([]byte, error) {
 	return v, err
 }
 
-// A system whose sections overlap loses numbers, and is not timed.
+// A system whose sections overlap loses updates, and is not timed.
 func TestASystemThatDoesNotExcludeFailsItsTest(t *testing.T) {
 	s := &slow{memory: &memory{values: map[string][]byte{}}}
 	s.reads.Add(Sites * 2) // as many as there are workers
@@ -117,7 +117,8 @@ func TestASystemThatDoesNotExcludeFailsItsTest(t *testing.T) {
 	require.ErrorIs(t, f.verify(t.Context()), ErrTest)
 }
 
-// Turns are taken round by round, each round begins with another system, and one that fails twice is left in peace.
+// Turns are taken in rounds, each round begins with another system, and one that fails twice is
+// left out.
 func TestTurns(t *testing.T) {
 	r := &Run{Settings: Settings{Rounds: 3}, Figure: &Figure{}, Log: io.Discard, warmed: map[string]bool{"a": true, "b": true, "broken": true}}
 	var order []string
@@ -135,7 +136,7 @@ func TestTurns(t *testing.T) {
 	assert.Empty(t, r.values("broken", "", "m"))
 }
 
-// A claim is the ratios of the same rounds, with a verdict where something is aimed at.
+// A claim is the ratios of the same rounds, with a verdict if there is a goal.
 func TestRatios(t *testing.T) {
 	f := &Figure{Claims: []Claim{
 		{Of: "a", To: "b", Metric: "m", Least: 2}, {Of: "b", To: "a", Metric: "m", Most: 0.1, Paper: "0.5"}, {Of: "a", To: "absent", Metric: "m"},
@@ -152,7 +153,8 @@ func TestRatios(t *testing.T) {
 	assert.Len(t, f.Rows, 2, "to ask makes no rows")
 }
 
-// The page says which profile was measured, what was not timed and why, and what has moved.
+// The page names the profile, what was not timed and why, and what has changed since an earlier
+// run.
 func TestMarkdown(t *testing.T) {
 	page := func(v float64) *Report {
 		f := &Figure{Name: "figX", Title: "a figure", Profile: Local().Name, Paxos: "v2", Metrics: []Metric{{"m", "ms"}}, Claims: []Claim{{Of: "a", To: "b", Metric: "m"}}}
@@ -172,7 +174,7 @@ func TestMarkdown(t *testing.T) {
 	assert.NotContains(t, page(10).Markdown(page(10.5), nil), "**was", "within its spread")
 }
 
-// A report is read as it was saved, and knows what it has.
+// A saved report is read back unchanged, and knows which figures it has.
 func TestReportIsKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "docs", "evaluation.json")
 	none, err := Read(path)

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Samples are what the rounds of one measurement gave.
+// Samples are the values of one measurement, one for each round.
 type Samples []float64
 
-// Quantile is the value that a part q of them are below; 0 if there is none.
+// Quantile returns the value below which a part q of the values are; 0 if there are none.
 func (s Samples) Quantile(q float64) float64 {
 	if len(s) == 0 {
 		return 0
@@ -16,10 +16,10 @@ func (s Samples) Quantile(q float64) float64 {
 	return slices.Sorted(slices.Values(s))[min(len(s)-1, int(q*float64(len(s))))]
 }
 
-// Median is the middle one.
+// Median returns the median.
 func (s Samples) Median() float64 { return s.Quantile(0.5) }
 
-// String is the median with the least and the greatest in brackets.
+// String returns the median, with the minimum and maximum in brackets.
 func (s Samples) String() string {
 	switch len(s) {
 	case 0:
@@ -30,7 +30,7 @@ func (s Samples) String() string {
 	return fmt.Sprintf("%s (%s–%s)", short(s.Median()), short(s.Quantile(0)), short(s.Quantile(1)))
 }
 
-// short is a number with three digits that count.
+// short returns a number with three significant digits.
 func short(v float64) string {
 	switch {
 	case v >= 100 || v == 0:
@@ -41,7 +41,7 @@ func short(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// Row is what a system gave at one point of a figure.
+// Row is the measurements of a system at one point of a figure.
 type Row struct {
 	System string             `json:"system"`
 	X      string             `json:"x,omitempty"` // the point, as "10 puts"; none where a figure has only one
@@ -50,7 +50,7 @@ type Row struct {
 	Note   string             `json:"note,omitempty"` // why it is not timed, or what else is to be known
 }
 
-// Claim is a ratio of two systems of a figure, with what the paper says of it and what the product aims at.
+// Claim is a ratio of two systems of a figure, with the paper's value and the product's goal.
 type Claim struct {
 	Of, To string
 	Metric string
@@ -59,14 +59,14 @@ type Claim struct {
 	Most   float64
 }
 
-// Ratio is a claim that was measured, at one point.
+// Ratio is a claim as measured at one point.
 type Ratio struct {
 	Claim
 	X      string
 	Values Samples
 }
 
-// goal is what is aimed at, as a person writes it.
+// goal returns the goal as text.
 func (c Claim) goal() string {
 	switch {
 	case c.Least != 0:
@@ -77,7 +77,7 @@ func (c Claim) goal() string {
 	return ""
 }
 
-// verdict says whether the median keeps to it.
+// verdict returns whether the median meets the goal.
 func (r Ratio) verdict() string {
 	m := r.Values.Median()
 	switch {
@@ -89,7 +89,7 @@ func (r Ratio) verdict() string {
 	return "met"
 }
 
-// Figure is what an experiment gave in one world.
+// Figure is the result of an experiment in one world.
 type Figure struct {
 	Name     string   `json:"name"`
 	Title    string   `json:"title"`
@@ -119,15 +119,15 @@ type Metric struct {
 	Unit string `json:"unit"`
 }
 
-// Key tells figures of a report apart.
+// Key identifies a figure of a report.
 func (f *Figure) Key() string { return f.Name + "/" + f.Profile + "/" + f.Paxos }
 
-// find is the index of what a system gave at a point; negative: nothing.
+// find returns the index of a system's row at a point; negative if there is none.
 func (f *Figure) find(system, x string) int {
 	return slices.IndexFunc(f.Rows, func(r Row) bool { return r.System == system && r.X == x })
 }
 
-// values are those of a metric of a system at a point; nil: there are none.
+// values returns the values of a metric of a system at a point; nil if there are none.
 func (f *Figure) values(system, x, metric string) Samples {
 	if i := f.find(system, x); i >= 0 {
 		return f.Rows[i].Values[metric]
@@ -135,7 +135,7 @@ func (f *Figure) values(system, x, metric string) Samples {
 	return nil
 }
 
-// row finds what a system gave at a point, or makes it.
+// row returns a system's row at a point, and makes it if there is none.
 func (f *Figure) row(system, x string) *Row {
 	i := f.find(system, x)
 	if i < 0 {
@@ -145,7 +145,7 @@ func (f *Figure) row(system, x string) *Row {
 	return &f.Rows[i]
 }
 
-// add takes over the values of a round.
+// add adds the values of a round.
 func (f *Figure) add(system, x string, values map[string]float64) {
 	r := f.row(system, x)
 	for metric, v := range values {
@@ -153,7 +153,7 @@ func (f *Figure) add(system, x string, values map[string]float64) {
 	}
 }
 
-// points are the values of X, in the order of the rows.
+// points returns the values of X, in the order of the rows.
 func (f *Figure) points() (all []string) {
 	for _, r := range f.Rows {
 		if !slices.Contains(all, r.X) {
@@ -163,7 +163,7 @@ func (f *Figure) points() (all []string) {
 	return all
 }
 
-// ratios are the claims at each point at which both systems were timed in the same rounds.
+// ratios returns the claims at each point at which both systems were timed in the same rounds.
 func (f *Figure) ratios() (all []Ratio) {
 	for _, c := range f.Claims {
 		for _, x := range f.points() {
@@ -176,7 +176,7 @@ func (f *Figure) ratios() (all []Ratio) {
 	return all
 }
 
-// quotients are those of the rounds; nil where one of the two has missed a round.
+// quotients returns the ratios of the rounds; nil if one of the two has missed a round.
 func quotients(a, b Samples) (q Samples) {
 	if len(a) != len(b) || slices.Contains(b, 0) {
 		return nil
@@ -187,7 +187,7 @@ func quotients(a, b Samples) (q Samples) {
 	return q
 }
 
-// ratioAt is that of a claim at a point.
+// ratioAt returns the ratio of a claim at a point.
 func (f *Figure) ratioAt(c Claim, x string) Samples {
 	return quotients(f.values(c.Of, x, c.Metric), f.values(c.To, x, c.Metric))
 }

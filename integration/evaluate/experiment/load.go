@@ -24,7 +24,7 @@ type Fleet struct {
 	clients [Sites]section.Client
 }
 
-// Muster opens the clients, one after the other: the first makes what the others find.
+// Muster opens the clients one after another: the first makes the tables that the others find.
 func Muster(w *World, s System) (*Fleet, error) {
 	f := &Fleet{System: s}
 	for site := 1; site <= Sites; site++ {
@@ -63,16 +63,17 @@ type Load struct {
 	Body    func(context.Context, Worker, section.Held) error
 }
 
-// sectionLimit bounds a section of a few operations, so that a system that stands still does not keep a run.
+// sectionLimit is the longest time for a section of a few operations, so that a blocked system does
+// not stop a run.
 const sectionLimit = time.Minute
 
-// Timing is one section: when, after it was asked for, it was entered, its body done, and it left.
+// Timing is one section: when it was requested, entered, when its body ended, and when it was left.
 type Timing struct {
 	Site                int
 	Entered, Done, Left time.Duration
 }
 
-// Outcome is what came of a load.
+// Outcome is the result of a load.
 type Outcome struct {
 	Took     time.Duration
 	Sections []Timing
@@ -81,7 +82,7 @@ type Outcome struct {
 	Last     error // the last of them, for people
 }
 
-// Run does a load, and returns when the last section is over.
+// Run runs a load, and returns when the last section has ended.
 func (f *Fleet) Run(ctx context.Context, l Load) Outcome {
 	if l.Sites == nil {
 		l.Sites = []int{1, 2, 3}
@@ -108,7 +109,7 @@ func (f *Fleet) Run(ctx context.Context, l Load) Outcome {
 	return all
 }
 
-// add takes over what another outcome has counted.
+// add adds the counts of another outcome.
 func (o *Outcome) add(x Outcome) {
 	o.Sections = append(o.Sections, x.Sections...)
 	o.Lost, o.Unknown = o.Lost+x.Lost, o.Unknown+x.Unknown
@@ -151,22 +152,22 @@ func (f *Fleet) section(ctx context.Context, l Load, w Worker) (t Timing, err er
 	return t, errors.Join(bodyErr, err)
 }
 
-// Keys of a load. Each is called with a name that no other load has had.
+// Keys of a load. Each function is called with a name that no other load uses.
 
-// fresh gives a new key each time.
+// fresh returns a new key each time.
 func fresh(name string) func(Worker) string {
 	return func(w Worker) string { return fmt.Sprintf("%s/%d/%d/%d", name, w.Site, w.Number, w.Turn) }
 }
 
-// returning gives each worker the same keys in turn, one of them again when others have had theirs.
+// returning returns the same keys to each worker in turn, each again only after all others.
 func returning(name string, keys int) func(Worker) string {
 	return func(w Worker) string { return fmt.Sprintf("%s/%d/%d/%d", name, w.Site, w.Number, w.Turn%keys) }
 }
 
-// common gives all workers the same key.
+// common returns the same key to all workers.
 func common(name string) func(Worker) string { return func(Worker) string { return name } }
 
-// puts is a body of some puts of values of a size.
+// puts returns a body of several puts of values of a size.
 func puts(n, size int) func(context.Context, Worker, section.Held) error {
 	return func(ctx context.Context, w Worker, held section.Held) error {
 		for i := range n {
@@ -178,7 +179,7 @@ func puts(n, size int) func(context.Context, Worker, section.Held) error {
 	}
 }
 
-// value is one of a size that differs from others.
+// value returns a value of a size that differs from all others.
 func value(size int, w Worker, i int) []byte {
 	v := make([]byte, size)
 	copy(v, fmt.Sprintf("%d/%d/%d/%d", i, w.Turn, w.Number, w.Site))

@@ -12,10 +12,10 @@ import (
 	"music/integration/wan"
 )
 
-// tolerance is how far a round trip may be off.
+// tolerance is by how much a round trip may be wrong.
 const tolerance = 2 * time.Millisecond
 
-// ErrNetwork is the answer where the emulated network is not what it should be: nothing is measured in it.
+// ErrNetwork is returned if the emulated network is not as it should be: nothing is measured in it.
 var ErrNetwork = errors.New("the network's own test fails")
 
 // Trip is the median round trip between two sites.
@@ -25,8 +25,9 @@ type Trip struct {
 	Got    float64
 }
 
-// TestNetwork measures the round trips of all pairs of sites. A pair that is off is measured up to three times: a busy machine is
-// late now and then, a network that is wrong always. Without a network there is nothing to measure.
+// TestNetwork measures the round trips of all pairs of sites. A wrong one is measured up to three
+// times, since a busy machine is late now and then, while a wrong network is always wrong. Without
+// an emulated network there is nothing to measure.
 func (w *World) TestNetwork(ctx context.Context) ([]Trip, error) {
 	if w.network == nil {
 		return nil, nil
@@ -53,7 +54,7 @@ func (w *World) TestNetwork(ctx context.Context) ([]Trip, error) {
 	return all, errors.Join(faults...)
 }
 
-// roundTrip is the median of some, over a connection from one site to another.
+// roundTrip returns the median of several round trips, over a connection from one site to another.
 func (w *World) roundTrip(ctx context.Context, from, to int) (time.Duration, error) {
 	const echoes, limit, port = 15, 20 * time.Second, ":7"
 	var l net.Listener
@@ -97,5 +98,5 @@ func echo(l net.Listener) {
 	_ = c.Close()
 }
 
-// inMS is a span in milliseconds.
+// inMS returns a duration in milliseconds.
 func inMS(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

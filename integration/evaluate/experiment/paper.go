@@ -30,7 +30,7 @@ const (
 	Strict      = "ours, strict"
 )
 
-// Further names of rows: the product, where its clients want keys of other kinds.
+// Further names of rows: the product with other kinds of keys.
 const (
 	newKey   = "ours, new key"
 	knownKey = "ours, key of before"
@@ -43,13 +43,13 @@ func allProfiles() []string { return []string{"I1", "IUs", "IUsEu"} }
 // bothPaxos is what the paper had, and what Cassandra has since.
 func bothPaxos() []string { return []string{"v1", "v2"} }
 
-// kind is a row of a one-put figure: a system, and what keys its clients want.
+// kind is a row of a one-put figure: a system, and the kind of keys that its clients use.
 type kind struct {
 	row, system string
 	keys        func(name string) func(Worker) string
 }
 
-// kinds are those of the one-put figures.
+// kinds returns the rows of the one-put figures.
 func (r *Run) kinds() (all []kind) {
 	const known, stays = 20, 1
 	for _, k := range []kind{
@@ -72,12 +72,13 @@ func (r *Run) kinds() (all []kind) {
 	return all
 }
 
-// onePutSystems are those of the one-put figures.
+// onePutSystems returns the systems of the one-put figures.
 func onePutSystems() []string {
 	return []string{CassaEV, QuorumWrite, LWT, MUSIC, MSCP, Ours, ForUpdate, Auto, Strict}
 }
 
-// prepared gives the keys of a kind. Those of before have had a section each, and have left their proxy; one that stays has had one.
+// prepared returns the keys of a kind. A used key has had a section and was released by its proxy;
+// a kept one has had a section and is still there.
 func (r *Run) prepared(ctx context.Context, k kind, workers int, name string) func(Worker) string {
 	key := k.keys(name)
 	if k.row != knownKey && k.row != ourStays {
@@ -95,7 +96,7 @@ func (r *Run) prepared(ctx context.Context, k kind, workers int, name string) fu
 	return key
 }
 
-// throughput is Fig. 4a: what many clients with keys of their own get done.
+// throughput is Fig. 4a: how many sections many clients with keys of their own do.
 func throughput() Experiment {
 	return Experiment{
 		Name: "fig4a", Title: "one-put sections a second (paper, Fig. 4a)", Systems: onePutSystems(), Profiles: allProfiles(), Paxos: bothPaxos(),
@@ -120,7 +121,7 @@ func throughput() Experiment {
 	}
 }
 
-// rates are what an outcome gives where it is asked how much was done.
+// rates returns an outcome's throughput.
 func (o Outcome) rates() (map[string]float64, error) {
 	if len(o.Sections) == 0 {
 		return nil, fmt.Errorf("no section in %v: %w", o.Took.Round(time.Millisecond), cause(o.Last))
@@ -130,7 +131,7 @@ func (o Outcome) rates() (map[string]float64, error) {
 	}, nil
 }
 
-// cause is an error that is there.
+// cause returns the first error.
 func cause(err error) error {
 	if err == nil {
 		return context.DeadlineExceeded
@@ -138,7 +139,7 @@ func cause(err error) error {
 	return err
 }
 
-// latency is Fig. 5a and 8: what one client at each site waits for.
+// latency is Fig. 5a and 8: how long one client at each site waits.
 func latency() Experiment {
 	return Experiment{
 		Name: "fig5a", Title: "latency of a one-put section (paper, Fig. 5a and 8)", Systems: onePutSystems(), Profiles: allProfiles(), Paxos: bothPaxos(),
@@ -174,13 +175,13 @@ func latency() Experiment {
 	}
 }
 
-// left is when a section was left.
+// left returns when a section was left.
 func left(t Timing) time.Duration { return t.Left }
 
-// done is when its put was answered.
+// done returns when its put was answered.
 func done(t Timing) time.Duration { return t.Done }
 
-// waits are what an outcome gives where it is asked how long it took. The means are those of the sites' means: a site whose
+// waits returns an outcome's latency. The means are means of the sites' means, since a site whose
 // sections are short does more of them.
 func (o Outcome) waits() map[string]float64 {
 	all := Samples(o.spans(left))
@@ -190,7 +191,7 @@ func (o Outcome) waits() map[string]float64 {
 	}
 }
 
-// spans are those until a moment, in milliseconds.
+// spans returns the durations until a moment, in milliseconds.
 func (o Outcome) spans(moment func(Timing) time.Duration) (all []float64) {
 	for _, t := range o.Sections {
 		all = append(all, inMS(moment(t)))
@@ -198,7 +199,7 @@ func (o Outcome) spans(moment func(Timing) time.Duration) (all []float64) {
 	return all
 }
 
-// mean is the mean of the sites' means.
+// mean returns the mean of the sites' means.
 func (o Outcome) mean(moment func(Timing) time.Duration) float64 {
 	sum, n := map[int]float64{}, map[int]float64{}
 	for _, t := range o.Sections {
@@ -212,7 +213,7 @@ func (o Outcome) mean(moment func(Timing) time.Duration) float64 {
 	return mean
 }
 
-// quantiles are a hundred and one of them.
+// quantiles returns a hundred and one of them.
 func quantiles(all []float64) (q []float64) {
 	slices.Sort(all)
 	for i := range 101 {

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// Report is all that was found so far; it is what is saved, resumed and compared.
+// Report is all results so far; it is saved, continued by later runs, and compared with them.
 type Report struct {
 	When     string            `json:"when"`
 	Command  string            `json:"command"`
@@ -19,13 +19,13 @@ type Report struct {
 	Figures  []*Figure         `json:"figures"`
 }
 
-// Has reports whether a figure is there already, of a run with the same settings.
+// Has reports whether the report has a figure of a run with the same settings.
 func (r *Report) Has(name, profile, paxos string, s Settings) bool {
 	f := r.figure(name + "/" + profile + "/" + paxos)
 	return f != nil && f.Settings == s
 }
 
-// figure finds one; nil: there is none.
+// figure returns a figure; nil if there is none.
 func (r *Report) figure(key string) *Figure {
 	i := slices.IndexFunc(r.Figures, func(f *Figure) bool { return f.Key() == key })
 	if i < 0 {
@@ -34,13 +34,13 @@ func (r *Report) figure(key string) *Figure {
 	return r.Figures[i]
 }
 
-// Put adds a figure, in the place of an earlier one of the same name and world.
+// Put adds a figure, and replaces an earlier one of the same name and world.
 func (r *Report) Put(f *Figure) {
 	r.Figures = slices.DeleteFunc(r.Figures, func(x *Figure) bool { return x.Key() == f.Key() })
 	r.Figures = append(r.Figures, f)
 }
 
-// Save writes the report as JSON. A file is there whole or not at all.
+// Save writes the report as JSON. The file is replaced as a whole.
 func (r *Report) Save(path string) error {
 	text, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
@@ -58,7 +58,7 @@ func (r *Report) Save(path string) error {
 	return nil
 }
 
-// Read reads a report; nil: there is no such file.
+// Read reads a report; nil if there is no such file.
 func Read(path string) (*Report, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // G304: the user names it
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +74,8 @@ func Read(path string) (*Report, error) {
 	return r, nil
 }
 
-// moved says whether a measurement lies outside of where an earlier one lay, and how that was; "": it does not, or there is none.
+// moved returns how a measurement lies outside of the range of an earlier one; "" if it does not,
+// or there is none.
 func moved(now, before Samples) string {
 	if len(now) == 0 || len(before) == 0 {
 		return ""

@@ -37,7 +37,7 @@ type Settings struct {
 	Try     bool          `json:"try,omitempty"` // it measures nothing
 }
 
-// Run is an experiment under way.
+// Run is a run of an experiment.
 type Run struct {
 	Settings
 	*World
@@ -48,19 +48,19 @@ type Run struct {
 	warmed map[string]bool // rows that have had a turn in this world
 }
 
-// Say tells people how far a run is.
+// Say prints the progress of a run.
 func Say(log io.Writer, format string, values ...any) {
 	_, _ = fmt.Fprintf(log, format+"\n", values...) // nobody may read it
 }
 
-// Company is the systems that have clients in a world, and what is wrong with the others.
+// Company is the systems that have clients in a world, and the errors of the others.
 type Company struct {
 	fleets map[string]*Fleet
 	faults map[string]error
 	warmed map[string]bool // rows of figures that have had a turn
 }
 
-// Gather opens all systems in a world and has each pass its own test, once.
+// Gather opens all systems in a world, and tests each once.
 func Gather(ctx context.Context, w *World, systems []System) *Company {
 	c := &Company{fleets: map[string]*Fleet{}, faults: map[string]error{}, warmed: map[string]bool{}}
 	for _, s := range systems {
@@ -87,8 +87,8 @@ func (c *Company) Close() {
 	}
 }
 
-// Measure runs an experiment with a company. The network is tested before and after: an error that wraps ErrNetwork says that
-// what was measured is worth nothing.
+// Measure runs an experiment. The network is tested before and after; an error that wraps
+// ErrNetwork means that the measurements are worthless.
 func (e Experiment) Measure(ctx context.Context, w *World, c *Company, s Settings, log io.Writer) (*Figure, error) {
 	f := &Figure{
 		Name: e.Name, Title: e.Title, Profile: w.Profile.Name, Paxos: w.Paxos, Sync: w.Sync, When: time.Now().UTC().Format(time.RFC3339),
@@ -112,7 +112,7 @@ func (e Experiment) Measure(ctx context.Context, w *World, c *Company, s Setting
 	return f, f.checkNetwork(ctx, w, "after", log)
 }
 
-// checkNetwork tests it, notes and prints what was found.
+// checkNetwork tests the network, and records and prints the result.
 func (f *Figure) checkNetwork(ctx context.Context, w *World, when string, log io.Writer) error {
 	trips, err := w.TestNetwork(ctx)
 	for _, t := range trips {
@@ -124,7 +124,7 @@ func (f *Figure) checkNetwork(ctx context.Context, w *World, when string, log io
 	return err
 }
 
-// machineLoad is how many processes wanted a core in the last minute.
+// machineLoad returns the machine's load average of the last minute.
 func machineLoad() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -134,16 +134,16 @@ func machineLoad() string {
 	return first
 }
 
-// turn is what a system does in a round, and what that gives by metric.
+// turn is what a system does in a round; it returns the values by metric.
 type turn struct {
 	system, x string
 	do        func(ctx context.Context, name string) (map[string]float64, error) // name is one that no key has had before
 }
 
-// warming is how long a turn is that counts for nothing.
+// warming is the length of a turn that is not counted.
 const warming = 3 * time.Second
 
-// warm gives each row of the figure that is the first of its name in this world a short turn, for compilers and caches.
+// warm does a short turn for the first row of each name in this world, for compilers and caches.
 func (r *Run) warm(ctx context.Context, turns []turn) {
 	span := r.Span
 	r.Span = min(span, warming)
@@ -158,7 +158,8 @@ func (r *Run) warm(ctx context.Context, turns []turn) {
 	}
 }
 
-// takeTurns has all do theirs in each round, beginning with another one each time. One that fails twice is not asked again.
+// takeTurns has all rows take their turns in each round, which begins with another one each time. A
+// row that fails twice is left out.
 func (r *Run) takeTurns(ctx context.Context, turns []turn) error {
 	r.warm(ctx, turns)
 	faults := map[int]int{}
@@ -185,7 +186,7 @@ func (r *Run) takeTurns(ctx context.Context, turns []turn) error {
 	return nil
 }
 
-// name is one that no key has had before.
+// name returns a name that no key has had before.
 func (r *Run) name(system string) string {
 	return strings.ReplaceAll(system, " ", "") + strconv.FormatInt(time.Now().UnixNano(), 36)
 }
@@ -193,11 +194,12 @@ func (r *Run) name(system string) string {
 // has reports whether a system can be timed.
 func (r *Run) has(name string) bool { return slices.Contains(r.wanted, name) && r.fleets[name] != nil }
 
-// ErrTest is the answer where a system does not do what it promises.
+// ErrTest is returned if a system does not do what it promises.
 var ErrTest = errors.New("the answer is wrong")
 
-// verify is the test that a system must pass to be timed in a world: what is put is got; and if its sections exclude each other, a
-// number that clients of all sites raise by one in sections is as large as they are many. Unknown outcomes leave a margin.
+// verify tests a system in a world before it is timed: what is put is read, and, if its sections
+// exclude each other, a number that clients of all sites raise by one in sections is the number of
+// sections. Unknown outcomes leave a margin.
 func (f *Fleet) verify(ctx context.Context) error {
 	const limit, workers, turns = time.Minute, 2, 2
 	ctx, end := context.WithTimeout(ctx, limit)
@@ -226,7 +228,7 @@ func (f *Fleet) verify(ctx context.Context) error {
 	return nil
 }
 
-// putAndGet puts a value and demands it back.
+// putAndGet puts a value and checks that it is read.
 func putAndGet(ctx context.Context, w Worker, h section.Held) error {
 	want := value(32, w, rand.Int()) //nolint:gosec // G404: chance, not secrets
 	if err := h.Put(ctx, want); err != nil {

@@ -9,7 +9,7 @@ import (
 	"music/integration/evaluate/section"
 )
 
-// takeover is how long the next client waits where a holder has died.
+// takeover is how long the next client waits after the death of a holder.
 func takeover() Experiment {
 	leased := []string{Leased(Ours, TTLs()[0]), MUSIC, Leased(Lease, TTLs()[0])}
 	return Experiment{
@@ -38,13 +38,14 @@ func takeover() Experiment {
 	}
 }
 
-// deaths is how many keys a holder has, and forgotten how long they are waited for.
+// deaths is how many keys a holder has, and forgotten is after how long waiting for them counts as
+// in vain.
 const (
 	deaths    = 30
 	forgotten = 40 * time.Second
 )
 
-// clientDies has a client die that holds keys.
+// clientDies closes a client that holds keys.
 func (r *Run) clientDies(system string) func(context.Context, string) (map[string]float64, error) {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		f := r.fleets[system]
@@ -79,7 +80,8 @@ func (r *Run) proxyDies(ctx context.Context, name string) (map[string]float64, e
 	return values, r.StartProxy(ctx, 1)
 }
 
-// hold has the client at site 1 hold the keys of a name until end is called, which may be done in any case.
+// hold has the client at site 1 hold the keys of a name until end is called, which may be called in
+// any case.
 func (f *Fleet) hold(ctx context.Context, name string) (end func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var holding atomic.Int32
@@ -106,7 +108,7 @@ func (f *Fleet) hold(ctx context.Context, name string) (end func(), err error) {
 	}
 }
 
-// inherit has clients at site 2 want the keys of a name.
+// inherit has clients at site 2 enter the keys of a name.
 func (f *Fleet) inherit(ctx context.Context, name string) map[string]float64 {
 	o := f.Run(ctx, Load{Workers: deaths, Sites: []int{2}, Turns: 1, Span: forgotten, Limit: forgotten, Key: siteless(name), Body: puts(1, 10)})
 	values := map[string]float64{"had by nobody in 40 s": float64(deaths - len(o.Sections))}
@@ -116,7 +118,7 @@ func (f *Fleet) inherit(ctx context.Context, name string) map[string]float64 {
 	return values
 }
 
-// siteless gives workers of the same number at different sites the same key.
+// siteless returns the same key to workers of the same number at different sites.
 func siteless(name string) func(Worker) string {
 	return func(w Worker) string { return fmt.Sprintf("%s/%d", name, w.Number) }
 }

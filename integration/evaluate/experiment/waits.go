@@ -16,10 +16,10 @@ func TTLs() []time.Duration {
 	return []time.Duration{10 * time.Second, 30 * time.Second, 180 * time.Second}
 }
 
-// Leased is the name of a system whose leases are so long.
+// Leased returns the name of a system whose leases have a length.
 func Leased(system string, ttl time.Duration) string { return fmt.Sprintf("%s, lease %v", system, ttl) }
 
-// succession is the lease post's leader, who dies or resigns, and the next one.
+// succession is the lease post's leader, which dies or resigns, and the next one.
 func succession() Experiment {
 	var systems []string
 	for _, ttl := range TTLs() {
@@ -46,7 +46,7 @@ func succession() Experiment {
 	}
 }
 
-// elections is how many are held at a time, each over a key of its own.
+// elections is how many elections run at a time, each over a key of its own.
 const elections = 8
 
 // successionTurn has leaders die and resign.
@@ -80,10 +80,11 @@ func (r *Run) successionTurn(system string, ttl time.Duration) func(context.Cont
 	}
 }
 
-// queueing is how long a client is given until it surely waits for a key.
+// queueing is after how long a client surely waits for a key.
 const queueing = 2 * time.Second
 
-// succeed has a leader at site 1 die and one at site 2 resign, and returns how long it took until site 2, and then site 3, had the lead.
+// succeed has a leader at site 1 die and one at site 2 resign, and returns how long it took until
+// site 2, and then site 3, led.
 func (f *Fleet) succeed(ctx context.Context, key string) (dies, resigns time.Duration, err error) {
 	if _, err := f.clients[0].Enter(ctx, key); err != nil {
 		return 0, 0, fmt.Errorf("the first: %w", err)
@@ -110,7 +111,7 @@ func (f *Fleet) succeed(ctx context.Context, key string) (dies, resigns time.Dur
 	return dies, entered.Sub(left), err
 }
 
-// crowding is the bakery post's question: how long it takes to enter, for so many processes at once.
+// crowding is the bakery post's question: how long it takes to enter for so many processes at once.
 func crowding() Experiment {
 	systems := []string{Bakery, MUSIC, Ours}
 	return Experiment{
@@ -153,7 +154,8 @@ func (r *Run) crowdingTurn(system string, n int) func(context.Context, string) (
 	}
 }
 
-// enterAtOnce has processes enter a key and leave it again, and returns how many seconds each has waited, in their order.
+// enterAtOnce has processes enter a key and leave it, and returns for how many seconds each has
+// waited, sorted.
 func (f *Fleet) enterAtOnce(ctx context.Context, key string, n int) (Samples, error) {
 	var group sync.WaitGroup
 	waits, faults := make(Samples, n), make([]error, n)

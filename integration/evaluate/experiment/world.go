@@ -19,7 +19,7 @@ import (
 	"music/integration/wan"
 )
 
-// Sites is how many there are in a world: a node and a proxy in each.
+// Sites is the number of sites in a world, each with a node and a proxy.
 const Sites = 3
 
 // Profile is a choice of round trips between the sites.
@@ -39,13 +39,13 @@ func Profiles() []Profile {
 	}
 }
 
-// Local is the profile of a machine that cannot emulate a network: three nodes on loopback.
+// Local is the profile for a machine that cannot emulate a network: three nodes on loopback.
 func Local() Profile { return Profile{Name: "local", loopback: true} }
 
 // Emulated reports whether the profile has a network of its own.
 func (p Profile) Emulated() bool { return !p.loopback }
 
-// Nearest is the round trip from a site to the nearest other one: what a quorum takes there.
+// Nearest returns the round trip from a site to the nearest other one, which a quorum takes there.
 func (p Profile) Nearest(site int) time.Duration {
 	if site == 1 {
 		return min(p.RTT[0], p.RTT[1])
@@ -53,7 +53,7 @@ func (p Profile) Nearest(site int) time.Duration {
 	return min(p.RTT[site-2], p.RTT[2])
 }
 
-// Emulates returns why this machine cannot emulate a network; nil: it can.
+// Emulates returns why this machine cannot emulate a network; nil if it can.
 func Emulates() error {
 	if os.Geteuid() != 0 {
 		return errors.New("an emulated network needs root")
@@ -77,8 +77,8 @@ type Setup struct {
 	Log     io.Writer
 }
 
-// Place is where a client is: at a site, whose node and proxy it speaks to. This process is beside each of them, and so is
-// every client in it.
+// Place is where a client is: at a site, whose node and proxy it uses. This process can connect to
+// each of them directly, and so can every client in it.
 type Place struct {
 	Site     int
 	Node     string // host:port
@@ -86,7 +86,7 @@ type Place struct {
 	Keyspace string
 }
 
-// World is three sites that run. Whoever builds it closes it.
+// World is three running sites. The caller of Build closes it.
 type World struct {
 	Setup
 	network *wan.WAN // nil: none
@@ -97,7 +97,7 @@ type World struct {
 	admin   *gocql.Session // of the first node
 }
 
-// theKeyspace of all systems has a replica at each site.
+// theKeyspace is the keyspace of all systems, with a replica at each site.
 const theKeyspace = "evaluate"
 
 // networkName is that of the namespaces.
@@ -147,7 +147,7 @@ func (w *World) build(ctx context.Context) (err error) {
 		" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 1, 'dc2': 1, 'dc3': 1}").ExecContext(ctx)
 }
 
-// connectSites starts the network, and removes first what an earlier one left that was killed.
+// connectSites starts the network, after removing what an earlier one has left that was killed.
 func (w *World) connectSites() (err error) {
 	if !w.Profile.Emulated() {
 		return nil
@@ -165,10 +165,10 @@ func (w *World) connectSites() (err error) {
 	return err
 }
 
-// machineDelay is what an idle machine adds to one way.
+// machineDelay is what an idle machine adds to a one-way delay.
 const machineDelay = 50 * time.Microsecond
 
-// removeStale removes a namespace in which nothing runs; one in which something does is somebody's.
+// removeStale removes a namespace unless something runs in it.
 func removeStale(name string) error {
 	pids, err := exec.Command("ip", "netns", "pids", name).CombinedOutput() //nolint:gosec,noctx // our own words; it ends at once
 	if err != nil {
@@ -200,7 +200,7 @@ func (w *World) startNodes(ctx context.Context) (err error) {
 	return err
 }
 
-// StartProxy starts that of a site, for the first time or after KillProxy.
+// StartProxy starts the proxy of a site, for the first time or after KillProxy.
 func (w *World) StartProxy(ctx context.Context, site int) (err error) {
 	o := ours.ProxyOptions{
 		Program: w.Program, Node: w.host(site, 1), Listen: w.host(site, 2), Secret: w.secret,
@@ -213,7 +213,7 @@ func (w *World) StartProxy(ctx context.Context, site int) (err error) {
 	return err
 }
 
-// KillProxy kills that of a site.
+// KillProxy kills the proxy of a site.
 func (w *World) KillProxy(site int) {
 	if p := w.proxies[site-1]; p != nil {
 		p.Kill()
@@ -221,7 +221,7 @@ func (w *World) KillProxy(site int) {
 	w.proxies[site-1] = nil
 }
 
-// host is the n-th address of a site: 1 is that of its node, 2 that of its proxy.
+// host returns the n-th address of a site: 1 is its node's, 2 its proxy's.
 func (w *World) host(site, n int) string {
 	if w.network == nil {
 		return fmt.Sprintf("127.0.%d.%d", 21+n, site)
@@ -229,12 +229,12 @@ func (w *World) host(site, n int) string {
 	return w.network.Address(site, n)
 }
 
-// Place is that of clients at a site.
+// Place returns the place of clients at a site.
 func (w *World) Place(site int) Place {
 	return Place{Site: site, Node: w.host(site, 1) + ":9042", Proxy: w.host(site, 2), Keyspace: theKeyspace}
 }
 
-// Version is that of Cassandra.
+// Version returns the version of Cassandra.
 func (w *World) Version(ctx context.Context) string {
 	version := "unknown"
 	_ = w.admin.Query("SELECT release_version FROM system.local").ScanContext(ctx, &version) // it stays unknown, then

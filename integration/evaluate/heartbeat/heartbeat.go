@@ -121,7 +121,7 @@ func (c *Client) Close() {
 	c.session.Close()
 }
 
-// keepBeating is the heartbeat thread. A beat that fails is followed by the next.
+// keepBeating is the heartbeat thread. A beat that fails is not repeated; the next one follows.
 func (c *Client) keepBeating(ctx context.Context) {
 	ticker := time.NewTicker(c.o.Beat)
 	defer ticker.Stop()
@@ -186,15 +186,15 @@ func (c *Client) TryEnter(ctx context.Context, key string) (section.Held, bool, 
 	return nil, false, err
 }
 
-// forget takes a token from the session's list.
+// forget removes a token from the session's list.
 func (c *Client) forget(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.held, key)
 }
 
-// acquire inserts the token and reads whose it is, also when ctx ends in between. The insert of an
-// attempt that was told nothing certain is found by the next one, or left to the housekeeper.
+// acquire inserts the token and reads its owner, also if ctx ends in between. If the outcome of an
+// insert is unknown, the next attempt finds it, or the housekeeper deletes it.
 func (c *Client) acquire(ctx context.Context, key string) (bool, error) {
 	ctx = context.WithoutCancel(ctx)
 	if _, _, err := c.session.Swap(ctx, insertStatement, key, c.id, c.session.Now()); err != nil {
@@ -204,7 +204,7 @@ func (c *Client) acquire(ctx context.Context, key string) (bool, error) {
 	return err == nil && len(rows) == 1 && rows[0]["service_session_id"] == c.id, err
 }
 
-// Process works off a batch: what is free first, and what is not is waited for when nothing else is
+// Process processes a batch: free tokens first; the others are waited for only when nothing else is
 // left.
 func (c *Client) Process(ctx context.Context, keys []string, work func(section.Held, string) error) error {
 	return batch.Process(ctx, c, keys, c.o.Sleep, work)
@@ -233,7 +233,7 @@ func (h *held) Leave(ctx context.Context) error {
 	})
 }
 
-// remove deletes a token, as printed or under the condition that it is the session's.
+// remove deletes a token, as printed, or on the condition that it is the session's.
 func remove(ctx context.Context, s *store.Session, conditional bool, token, session string) error {
 	if !conditional {
 		return s.Exec(ctx, deleteStatement, token)

@@ -112,8 +112,8 @@ func TestHousekeeping(t *testing.T) {
 	storetest.Leave(t, storetest.Enter(t, fresh, "dead"))
 }
 
-// A plain DELETE of a client whose clock is behind is acknowledged and deletes nothing, since the row
-// was written under a ballot. It is stuck until it is stale.
+// A plain DELETE of a client whose clock is behind is acknowledged and deletes nothing, since the
+// row was written with the timestamp of a ballot. The token is blocked until it is stale.
 func TestDeleteUnderABallot(t *testing.T) {
 	for name, conditional := range map[string]bool{"printed": false, "repaired": true} {
 		t.Run(name, func(t *testing.T) {
@@ -128,15 +128,15 @@ func TestDeleteUnderABallot(t *testing.T) {
 	}
 }
 
-// evicted is what a session meets that wakes up after its eviction: the second session has the key.
+// evicted is a session that was evicted while it was paused: the second session has the key.
 type evicted struct {
 	clients       *storetest.Clients
 	first, second section.Held
 	third         *Client
 }
 
-// evict pauses a session before its put, has it evicted, and lets it go on when the second session
-// has put. put is what it says then.
+// evict pauses a session before its put, has it evicted, and resumes it after the second session
+// has put. put is the error of its put.
 func evict(t *testing.T, conditional bool) (e evicted, put error) {
 	t.Helper()
 	o := Options{Options: storetest.Options(t), Sleep: sleep, Beat: time.Hour, Grace: time.Millisecond, Conditional: conditional}
@@ -161,8 +161,8 @@ func evict(t *testing.T, conditional bool) (e evicted, put error) {
 	return e, <-done
 }
 
-// A session that wakes after its eviction puts on top of its successor; nothing of the repair
-// changes that.
+// A session that resumes after its eviction overwrites its successor's put; the repair does not
+// change that.
 func TestEvictedSessionPuts(t *testing.T) {
 	t.Parallel()
 	for _, conditional := range []bool{false, true} {
@@ -173,7 +173,7 @@ func TestEvictedSessionPuts(t *testing.T) {
 	}
 }
 
-// And then it deletes the token of its successor, so that a third one enters; with the repair it
+// Then it deletes the token of its successor, so that a third session enters; with the repair it
 // deletes nothing.
 func TestEvictedSessionLeaves(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,8 @@ func NewHousekeeper(o Options) (*Housekeeper, error) {
 // Close closes its connection.
 func (k *Housekeeper) Close() { k.session.Close() }
 
-// Run cleans every half of the grace period until ctx ends. What fails is tried again next time.
+// Run cleans once per half of the grace period until ctx ends. Errors are ignored: the next round
+// tries again.
 func (k *Housekeeper) Run(ctx context.Context) {
 	ticker := time.NewTicker(k.o.Grace / 2)
 	defer ticker.Stop()
@@ -42,9 +43,9 @@ func (k *Housekeeper) Run(ctx context.Context) {
 	}
 }
 
-// Clean goes through all tokens once, and returns those that it has deleted: they were neither
-// written nor in a beat within the grace period. Clocks are as near to each other as "very reasonable
-// bounds on clock drifts" have them.
+// Clean reads all tokens once, and deletes and returns those that were neither written nor in a
+// beat within the grace period. Clocks differ by no more than the post's "very reasonable bounds on
+// clock drifts".
 func (k *Housekeeper) Clean(ctx context.Context) ([]string, error) {
 	rows, err := k.session.Rows(ctx, gocql.Quorum, allTokens)
 	if err != nil {
@@ -70,7 +71,7 @@ func (k *Housekeeper) Clean(ctx context.Context) ([]string, error) {
 	return deleted, nil
 }
 
-// lastBeat returns when the session last said that it has the token.
+// lastBeat returns when a beat of the session last named the token.
 func (k *Housekeeper) lastBeat(ctx context.Context, token, session string, written time.Time) (time.Time, error) {
 	beats, err := k.session.Rows(ctx, gocql.Quorum, timesStatement, session)
 	if err != nil || len(beats) == 0 {

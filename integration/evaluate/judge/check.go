@@ -111,9 +111,9 @@ func holdings(ops []Op) map[[2]int]holding {
 	return all
 }
 
-// exclusive returns, for each section, its first operation that was acknowledged although it was
-// called when the section had been taken away, or when an operation of a later section had been
-// acknowledged. That of an Enter is not enough: it may have been long under way.
+// exclusive returns, for each section, its first acknowledged operation that was called after the
+// section had been taken away, or after an operation of a later section had been acknowledged. An
+// acknowledged Enter is not enough: the grant may be older than its answer.
 func exclusive(ops []Op) (all []Violation) {
 	sections := holdings(ops)
 	told := map[[2]int]bool{}
@@ -136,7 +136,7 @@ func exclusive(ops []Op) (all []Violation) {
 	return all
 }
 
-// overtakes returns a section after mine that had shown itself at a time.
+// overtakes returns a later section with an acknowledged operation before a time.
 func overtakes(sections map[[2]int]holding, mine holding, at time.Duration) (first holding, found bool) {
 	for _, other := range sections {
 		if mine.before(other) && other.shown < at && (!found || other.shown < first.shown) {
@@ -152,7 +152,7 @@ func takes(ops []Op, id [2]int) Op {
 	return ops[i]
 }
 
-// latest returns the first get of a key that does not follow from its puts, with the put that it
+// latest returns the first get of a key that does not follow from the puts, with the put that it
 // contradicts.
 func latest(ops []Op) []Violation {
 	switch porcupine.CheckOperationsTimeout(register(), bounded(ops), checkLimit) {
@@ -169,14 +169,14 @@ func latest(ops []Op) []Violation {
 		}
 	}
 	slices.SortStableFunc(gets, func(a, b Op) int { return int(min(max(a.Returned-b.Returned, -1), 1)) })
-	// What contradicts a history contradicts every longer one.
+	// If a history has a contradiction, so has every longer one.
 	i := sort.Search(len(gets)-1, func(i int) bool {
 		return porcupine.CheckOperationsTimeout(register(), bounded(until(ops, gets[i].Returned)), checkLimit) == porcupine.Illegal
 	})
 	return []Violation{why(until(ops, gets[i].Returned), gets[i])}
 }
 
-// until returns what had been called by a time, and what was known then.
+// until returns the operations that had been called by a time, with what was known then.
 func until(ops []Op, at time.Duration) (all []Op) {
 	for _, o := range ops {
 		switch {
@@ -191,7 +191,7 @@ func until(ops []Op, at time.Duration) (all []Op) {
 	return all
 }
 
-// why returns what a get that cannot be explained has contradicted.
+// why returns what an inexplicable get contradicts.
 func why(ops []Op, g Op) Violation {
 	var read, newest *Op
 	for i, o := range ops {

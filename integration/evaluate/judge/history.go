@@ -1,5 +1,5 @@
-// Package judge says what is wrong in the history of a critical section, as its clients saw it:
-// entry consistency under failures (MUSIC paper III) for any system of the evaluation.
+// Package judge finds violations in the history of a critical section, as its clients saw it: entry
+// consistency under failures (MUSIC paper III) for any system of the evaluation.
 package judge
 
 import (
@@ -29,7 +29,7 @@ const (
 	Taken Kind = "taken"
 )
 
-// Outcome is what a client was told of an operation.
+// Outcome is what a client was told about an operation.
 type Outcome string
 
 // The outcomes. An operation that was never answered is Unknown, too.
@@ -39,7 +39,7 @@ const (
 	Refused Outcome = "refused" // it has not happened, and never will
 )
 
-// forever is the return of an operation that was not answered.
+// forever is the time of return of an operation that was not answered.
 const forever = time.Duration(math.MaxInt64)
 
 // Op is one operation as its client saw it. Values are put once in a history; "" stands for none.
@@ -57,7 +57,7 @@ type Op struct {
 	Error    string        `json:"error,omitempty"`
 }
 
-// String returns the operation as a person reads it.
+// String returns the operation as text.
 func (o Op) String() string {
 	text := fmt.Sprintf("client %d section %d: %s %s", o.Client, o.Section, o.Kind, o.Key)
 	if o.Token != 0 {
@@ -76,8 +76,8 @@ func (o Op) String() string {
 	return text
 }
 
-// Now is the clock of a history: it runs on while a process stands still, no fault of a wall clock
-// moves it, and all processes of the machine share it.
+// Now returns the clock of a history: it goes on while a process is paused, does not depend on the
+// wall clock, and is the same for all processes of the machine.
 func Now() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
@@ -86,13 +86,13 @@ func Now() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// History is all that clients did. Its methods may be called by several goroutines.
+// History is everything that the clients did. It is safe for concurrent use.
 type History struct {
 	mu  sync.Mutex
 	ops map[[2]int]Op // by Client and Serial
 }
 
-// Add notes an operation, or what has become of one that was noted when it was called.
+// Add adds an operation, or completes one that was added when it was called.
 func (h *History) Add(o Op) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,8 +102,8 @@ func (h *History) Add(o Op) {
 	h.ops[[2]int{o.Client, o.Serial}] = o
 }
 
-// Read adds operations that another process wrote, one JSON object after the other, until r ends.
-// A process that is killed leaves half an operation: what is not whole ends the history.
+// Read adds operations that another process has written, one JSON object after another, until r
+// ends. A process that is killed may leave half an object, which ends the history.
 func (h *History) Read(r io.Reader) error {
 	for d := json.NewDecoder(r); ; {
 		var o Op

@@ -9,8 +9,8 @@ import (
 	"music/integration/evaluate/section"
 )
 
-// Recorder is a section.Client that notes what is called and what came of it, the former before it is
-// sent: what a process that dies has done is in its history.
+// Recorder is a section.Client that records each operation twice, before it is sent and with its
+// outcome: so the history has what a process that dies has done.
 type Recorder struct {
 	client section.Client
 	id     int
@@ -20,13 +20,13 @@ type Recorder struct {
 	serial int
 }
 
-// Record returns a client whose operations are noted under a number of its own. note is called by any
-// goroutine, twice for each operation: History.Add is one.
+// Record returns a client whose operations are recorded under a number. note may be called by any
+// goroutine; History.Add is one.
 func Record(client section.Client, id int, note func(Op)) *Recorder {
 	return &Recorder{client: client, id: id, note: note}
 }
 
-// call notes an operation, carries it out and notes its outcome.
+// call records an operation, executes it and records its outcome.
 func (r *Recorder) call(o Op, do func(*Op) error) (Op, error) {
 	r.mu.Lock()
 	r.serial++
@@ -52,16 +52,16 @@ func (r *Recorder) call(o Op, do func(*Op) error) (Op, error) {
 	return o, err
 }
 
-// Enter is that of the client.
+// Enter implements section.Client.
 func (r *Recorder) Enter(ctx context.Context, key string) (section.Held, error) {
 	return r.enter(key, func() (section.Held, error) { return r.client.Enter(ctx, key) })
 }
 
-// errHeld is why a TryEnter does not enter.
+// errHeld is the recorded error of a TryEnter that does not enter.
 var errHeld = fmt.Errorf("%w: another has it", section.ErrLost)
 
-// TryEnter is that of the client, which is a section.Trier. Where another holds the key, an Enter is
-// noted that was refused.
+// TryEnter implements section.Trier, if the client does. If another client holds the key, a refused
+// Enter is recorded.
 func (r *Recorder) TryEnter(ctx context.Context, key string) (section.Held, bool, error) {
 	held, err := r.enter(key, func() (section.Held, error) {
 		held, free, err := r.client.(section.Trier).TryEnter(ctx, key) //nolint:forcetypeassert // see above
@@ -76,7 +76,7 @@ func (r *Recorder) TryEnter(ctx context.Context, key string) (section.Held, bool
 	return held, err == nil, err
 }
 
-// enter notes how a section is entered.
+// enter records an Enter.
 func (r *Recorder) enter(key string, do func() (section.Held, error)) (section.Held, error) {
 	var held section.Held
 	o, err := r.call(Op{Key: key, Kind: Enter}, func(o *Op) (err error) {
@@ -92,7 +92,7 @@ func (r *Recorder) enter(key string, do func() (section.Held, error)) (section.H
 	return &recorded{recorder: r, held: held, op: Op{Key: key, Section: o.Section, Token: o.Token}}, nil
 }
 
-// Outside notes a put without a section; of value "" where it takes the key away.
+// Outside records a put without a section, or, with the value "", a deletion.
 func (r *Recorder) Outside(key, value string, do func() error) error {
 	_, err := r.call(Op{Key: key, Kind: Put, Value: value}, func(*Op) error { return do() })
 	return err
@@ -101,7 +101,7 @@ func (r *Recorder) Outside(key, value string, do func() error) error {
 // Close is that of the client.
 func (r *Recorder) Close() { r.client.Close() }
 
-// Took notes that the section of another client of this key, entered by the operation given, has
+// Took records that a section of another client of this key, entered by the given operation, has
 // ended by now.
 func (r *Recorder) Took(enter Op) {
 	r.mu.Lock()
@@ -113,17 +113,17 @@ func (r *Recorder) Took(enter Op) {
 	r.note(o)
 }
 
-// recorded is a section whose operations are noted.
+// recorded is a section whose operations are recorded.
 type recorded struct {
 	recorder *Recorder
 	held     section.Held
 	op       Op
 }
 
-// Token is that of the section; 0 where it has none.
+// Token returns the token of the section; 0 if it has none.
 func (h *recorded) Token() int64 { return h.op.Token }
 
-// Renew is that of the section; where it has none, nothing happens. It is not noted.
+// Renew renews the section, if it can be renewed. It is not recorded.
 func (h *recorded) Renew(ctx context.Context) error {
 	if n, ok := h.held.(section.Renewer); ok {
 		return n.Renew(ctx)
@@ -131,7 +131,7 @@ func (h *recorded) Renew(ctx context.Context) error {
 	return nil
 }
 
-// Get is that of the section. Nothing there is an answer.
+// Get implements section.Held. ErrNoValue counts as an answer.
 func (h *recorded) Get(ctx context.Context) ([]byte, error) {
 	o := h.op
 	o.Kind = Get
@@ -151,7 +151,7 @@ func (h *recorded) Get(ctx context.Context) ([]byte, error) {
 	return value, err
 }
 
-// Put is that of the section.
+// Put implements section.Held.
 func (h *recorded) Put(ctx context.Context, value []byte) error {
 	o := h.op
 	o.Kind, o.Value = Put, string(value)
@@ -159,7 +159,7 @@ func (h *recorded) Put(ctx context.Context, value []byte) error {
 	return err
 }
 
-// Leave is that of the section.
+// Leave implements section.Held.
 func (h *recorded) Leave(ctx context.Context) error {
 	o := h.op
 	o.Kind = Leave

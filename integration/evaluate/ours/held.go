@@ -44,11 +44,11 @@ func (h *held) put(ctx context.Context, v []byte) error {
 	return lost(h.cql.Query("UPDATE "+h.table+" USING LOCK ? SET v = ? WHERE k = ?", h.ref, v, h.key).ExecContext(ctx))
 }
 
-// underway is how many puts of a PutMany are sent before their answers have come.
+// underway is how many puts of a PutMany may be in flight.
 const underway = 32
 
-// PutMany writes values one after another without waiting for each answer. The last one is sent when all others have been
-// answered: it is what the key holds then.
+// PutMany writes values without waiting for each answer. The last one is sent when all others have
+// been answered, so it is the key's value afterwards.
 func (h *held) PutMany(ctx context.Context, values [][]byte) error {
 	if len(values) == 0 {
 		return nil
@@ -74,7 +74,7 @@ func (h *held) Renew(ctx context.Context) error {
 	return lost(err)
 }
 
-// Leave gives the lock back.
+// Leave unlocks the key.
 func (h *held) Leave(ctx context.Context) error {
 	g, err := h.ask(ctx, "SELECT UNLOCK "+h.table+" WHERE k = ? USING LOCK ?", h.key, h.ref)
 	if err == nil && !g.applied {
@@ -83,7 +83,7 @@ func (h *held) Leave(ctx context.Context) error {
 	return lost(err)
 }
 
-// lost is an error as section has it.
+// lost returns an error with section.ErrLost if the lock was lost.
 func lost(err error) error {
 	var told gocql.RequestError
 	if !errors.As(err, &told) || strings.Contains(told.Message(), "is unknown") {
@@ -103,10 +103,10 @@ func value(v []byte, err error) ([]byte, error) {
 	return v, err
 }
 
-// forUpdate is a client that locks and reads by one statement.
+// forUpdate is a client that locks and reads with one statement.
 type forUpdate struct{ *client }
 
-// Enter asks by FOR UPDATE, and goes on as a LOCK does where the answer is QUEUED.
+// Enter sends FOR UPDATE, and continues as with LOCK if the state is QUEUED.
 func (c *forUpdate) Enter(ctx context.Context, key string) (section.Held, error) {
 	for {
 		row := map[string]any{}
@@ -128,7 +128,7 @@ func (c *forUpdate) Enter(ctx context.Context, key string) (section.Held, error)
 	}
 }
 
-// goOn waits for the turn of a reference; it returns nothing where that is lost.
+// goOn waits until a reference is granted; it returns nil if that is lost.
 func (c *forUpdate) goOn(ctx context.Context, key string, ref int64) (section.Held, error) {
 	h := &held{client: c.client, key: key, ref: ref}
 	for {
@@ -148,7 +148,7 @@ func (c *forUpdate) goOn(ctx context.Context, key string, ref int64) (section.He
 	}
 }
 
-// automatic is a client that knows of no locks.
+// automatic is a client without locks.
 type automatic struct{ client *client }
 
 // Close closes the connections.
@@ -159,20 +159,20 @@ func (c *automatic) Enter(_ context.Context, key string) (section.Held, error) {
 	return &plain{client: c.client, key: key}, nil
 }
 
-// plain is a key that is written without a lock of the client's.
+// plain is a key that the client writes without a lock.
 type plain struct {
 	client *client
 	key    string
 }
 
-// Get reads as ordinary applications do, at QUORUM.
+// Get reads at QUORUM, without a lock.
 func (p *plain) Get(ctx context.Context) ([]byte, error) {
 	var v []byte
 	err := p.client.cql.Query("SELECT v FROM "+p.client.table+" WHERE k = ?", p.key).ScanContext(ctx, &v)
 	return value(v, err)
 }
 
-// Put writes as ordinary applications do; the proxy gives it a section of its own.
+// Put writes without a lock; the proxy gives the write a section of its own.
 func (p *plain) Put(ctx context.Context, v []byte) error {
 	return p.client.cql.Query("UPDATE "+p.client.table+" SET v = ? WHERE k = ?", v, p.key).ExecContext(ctx)
 }

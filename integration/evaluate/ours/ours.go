@@ -26,8 +26,8 @@ import (
 // Mode is one of the ways in which a table can be used.
 type Mode string
 
-// The modes. A key that comes back to its proxy within `retain` stays there in each of them: whether it does is for the workload, and
-// for the settings of the proxy, to say.
+// The modes. In each of them, a key that is used again within `retain` stays at its proxy: whether
+// that happens depends on the workload and on the settings of the proxy.
 const (
 	Lock      Mode = "lock"       // LOCK, then reads and writes under it
 	ForUpdate Mode = "for_update" // SELECT … FOR UPDATE enters, and has read the value; nobody can cancel it but by silence
@@ -37,7 +37,7 @@ const (
 	Long      Mode = "long"       // Lock on a table whose leases may be of three minutes
 )
 
-// settings is what the comment of a mode's table says in brackets.
+// settings returns the settings in the comment of a mode's table.
 func (m Mode) settings() string {
 	switch m {
 	case Auto:
@@ -71,8 +71,8 @@ type client struct {
 	cql   *gocql.Session
 }
 
-// New connects an application. It makes the table of the mode where there is none yet: of several applications only one may be
-// the first.
+// New connects an application. It makes the table of the mode if there is none; only one
+// application at a time may do that.
 func New(o Options) (section.Client, error) {
 	if o.Mode == "" {
 		o.Mode = Lock
@@ -113,7 +113,8 @@ func connect(o Options) (*gocql.Session, error) {
 	return d.CreateSession()
 }
 
-// create makes the table. It is asked for only where it is missing: Cassandra counts every CREATE as a change of the schema.
+// create makes the table. It is called only if the table is missing, since Cassandra counts every
+// CREATE as a change of the schema.
 func (c *client) create() error {
 	name := strings.TrimPrefix(c.table, c.o.Keyspace+".")
 	n := 0
@@ -126,7 +127,7 @@ func (c *client) create() error {
 		c.table, c.o.Mode.settings())).Exec()
 }
 
-// as is the client with what its mode has.
+// as returns the client with the methods of its mode.
 func (c *client) as() section.Client {
 	switch c.o.Mode {
 	case Auto:
@@ -179,7 +180,7 @@ func (c *client) lock(ctx context.Context, key string, token gocql.UUID, wait ti
 	return c.ask(ctx, "SELECT LOCK "+c.table+" WHERE k = ? WAIT ? TOKEN ?"+c.lease(), key, wait.Milliseconds(), token)
 }
 
-// lease is the clause.
+// lease returns the LEASE clause.
 func (c *client) lease() string {
 	if c.o.Lease == 0 {
 		return ""
@@ -187,7 +188,7 @@ func (c *client) lease() string {
 	return fmt.Sprintf(" LEASE %dms", c.o.Lease.Milliseconds())
 }
 
-// giveUp leaves the queue, or the lock, that a token stands for.
+// giveUp releases the place in the queue, or the lock, of a token.
 func (c *client) giveUp(ctx context.Context, key string, token gocql.UUID) error {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), c.o.Timeout)
 	defer end()
@@ -201,7 +202,7 @@ func (c *client) giveUp(ctx context.Context, key string, token gocql.UUID) error
 	return (&held{client: c, key: key, ref: g.ref}).Leave(ctx)
 }
 
-// grant is what LOCK and UNLOCK answer; ref is 0 where there is none, or none yet.
+// grant is the answer to LOCK and UNLOCK; ref is 0 if there is none yet.
 type grant struct {
 	applied bool
 	ref     int64
@@ -217,7 +218,7 @@ func (c *client) ask(ctx context.Context, cql string, values ...any) (g grant, e
 	return g, err
 }
 
-// unanswered reports whether a LOCK may have been carried out, or may be asked again.
+// unanswered reports whether a LOCK may have been executed, or may be repeated.
 func unanswered(err error) bool {
 	var told gocql.RequestError
 	return !errors.As(err, &told) || strings.Contains(told.Message(), "MUSIC_UNAVAILABLE")

@@ -75,7 +75,8 @@ func application(t *testing.T, m Mode) section.Client {
 	return c
 }
 
-// Whoever enters reads what was put last, in each mode, and who has been forced out is told so.
+// A client that enters reads the last put, in each mode, and a client whose section was ended by
+// force gets ErrLost.
 func TestSectionsOfEachMode(t *testing.T) {
 	for _, m := range []Mode{Lock, ForUpdate, Auto, Strict, Local} {
 		t.Run(string(m), func(t *testing.T) {
@@ -107,7 +108,8 @@ func TestSectionsOfEachMode(t *testing.T) {
 	}
 }
 
-// An Enter that is cancelled while it waits leaves no place in the queue, and who tries is told that the key is not free.
+// An Enter that is cancelled while it waits leaves no place in the queue, and TryEnter does not
+// enter a key that is held.
 func TestACancelledEnterLeavesNothing(t *testing.T) {
 	for _, m := range []Mode{Lock, Strict} {
 		one, two := application(t, m), application(t, m)
@@ -125,7 +127,7 @@ func TestACancelledEnterLeavesNothing(t *testing.T) {
 	}
 }
 
-// waiters counts who holds a key or waits for it.
+// waiters counts the holder and the waiters of a key.
 func waiters(t *testing.T, c section.Client, key string) int {
 	t.Helper()
 	o := c.(*client)
@@ -146,7 +148,7 @@ func TestTokensRise(t *testing.T) {
 	}
 }
 
-// A driver's error without an answer may be asked again, and one of the proxy's may not.
+// After a driver's error without an answer LOCK may be repeated, after the proxy's own errors not.
 func TestWhatMayBeAskedAgain(t *testing.T) {
 	assert.True(t, unanswered(gocql.ErrTimeoutNoResponse))
 	c := application(t, Lock).(*client)

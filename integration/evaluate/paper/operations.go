@@ -14,7 +14,7 @@ import (
 // errLost is "youAreNoLongerLockHolder".
 var errLost = fmt.Errorf("youAreNoLongerLockHolder: %w", section.ErrLost)
 
-// errNack says that a reference is not the first yet, or that the replica does not know it yet.
+// errNack says that a reference is not the first yet, or is unknown to the replica.
 var errNack = errors.New("the reference is not the first here")
 
 // delta is δ of IV-B.
@@ -115,7 +115,8 @@ func (c *Client) CriticalPut(ctx context.Context, key string, ref int64, value [
 	return c.still(ctx, key, ref)
 }
 
-// later returns a time that is later than what it has returned before of a section, whatever its clock does.
+// later returns a time that is later than all times that it has returned for a section, whatever
+// the clock does.
 func (c *Client) later(l lock, since time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,10 +124,10 @@ func (c *Client) later(l lock, since time.Duration) time.Duration {
 	return c.last[l]
 }
 
-// errUnsure says that a put was written, and that nobody can tell for whom.
+// errUnsure says that a put was written, but perhaps after its section had ended.
 var errUnsure = errors.New("the section ended while a put was under way")
 
-// still returns nil if the reference is the first at a quorum after a put was acknowledged.
+// still returns nil if the reference is still the first at a quorum after a put was acknowledged.
 func (c *Client) still(ctx context.Context, key string, ref int64) error {
 	f, err := c.peek(ctx, key)
 	if err == nil && f.of(ref) != 0 {
@@ -156,7 +157,7 @@ func (c *Client) ReleaseLock(ctx context.Context, key string, ref int64) error {
 	return c.RemoveLockReference(ctx, key, ref)
 }
 
-// RemoveLockReference takes a reference out of the queue.
+// RemoveLockReference removes a reference from the queue.
 func (c *Client) RemoveLockReference(ctx context.Context, key string, ref int64) error {
 	c.mu.Lock()
 	delete(c.starts, lock{key, ref})
@@ -185,7 +186,8 @@ func (c *Client) ForcedRelease(ctx context.Context, key string, ref int64) error
 	return c.dequeue(ctx, key, ref)
 }
 
-// unlocked is the stamp of a put without a lock: in their order, and below all of v2s.
+// unlocked returns the stamp of a put without a lock: stamps rise in the order of the puts, and are
+// below all of v2s.
 func (c *Client) unlocked() int64 { return c.o.Now().UnixMicro() - 1<<60 }
 
 // Put writes a value without a lock.
@@ -211,7 +213,7 @@ func (c *Client) GetAllKeys(ctx context.Context) (keys []string, err error) {
 	return keys, err
 }
 
-// pause waits between two tries.
+// pause waits between two attempts.
 func (c *Client) pause(ctx context.Context) error {
 	timer := time.NewTimer(c.o.Poll)
 	defer timer.Stop()

@@ -12,11 +12,11 @@ import (
 	"music/integration/evaluate/section"
 )
 
-// cleanup is how long a reference that is not wanted any more may take to be removed.
+// cleanup is the time for removing a reference that is not needed any more.
 const cleanup = 10 * time.Second
 
-// Enter is Listing 1 up to "enter critical section". A first of the queue that stays it for
-// Options.Patience is released by force.
+// Enter is Listing 1 up to "enter critical section". It releases a first reference by force that
+// stays first for Options.Patience.
 func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
 	if c.o.Variant == CassaEV {
 		return &local{c, key}, nil
@@ -33,7 +33,7 @@ func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
 	return &Held{c, key, ref}, nil
 }
 
-// retried is CreateLockRef until it is answered (III-A, Failure Semantics).
+// retried repeats CreateLockRef until it is answered (III-A, Failure Semantics).
 func (c *Client) retried(ctx context.Context, key string) (ref int64, err error) {
 	err = c.until(ctx, func() error {
 		ref, err = c.CreateLockRef(ctx, key)
@@ -42,7 +42,7 @@ func (c *Client) retried(ctx context.Context, key string) (ref int64, err error)
 	return ref, err
 }
 
-// until does something until it is acknowledged, the section is lost, or ctx ends.
+// until repeats do until it is acknowledged, the section is lost, or ctx ends.
 func (c *Client) until(ctx context.Context, do func() error) error {
 	for {
 		err := do()
@@ -77,7 +77,8 @@ func (c *Client) wait(ctx context.Context, key string, ref int64) error {
 	})
 }
 
-// EnterMany enters several keys in lexicographic order. Where one cannot be entered, none is.
+// EnterMany enters several keys in lexicographic order. If one cannot be entered, it leaves the
+// others.
 func (c *Client) EnterMany(ctx context.Context, keys ...string) (all []section.Held, err error) {
 	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
 		held, err := c.Enter(ctx, key)
@@ -122,7 +123,7 @@ func (h *Held) Get(ctx context.Context) (value []byte, err error) {
 	return value, plain(err)
 }
 
-// plain is section.ErrNoValue without its story: it is an answer.
+// plain returns section.ErrNoValue without wrapping, since it is an answer.
 func plain(err error) error {
 	if errors.Is(err, section.ErrNoValue) && !errors.Is(err, errUnsure) {
 		return section.ErrNoValue
@@ -130,8 +131,8 @@ func plain(err error) error {
 	return err
 }
 
-// Put is CriticalPut, until it is answered. A put that was sent more than once, and was lost at last,
-// may have been written.
+// Put is CriticalPut, until it is answered. A put that was sent more than once may have been
+// written although the section was lost in the end.
 func (h *Held) Put(ctx context.Context, value []byte) error {
 	sent := false
 	err := h.c.until(ctx, func() error {
@@ -167,5 +168,5 @@ func (l *local) Put(ctx context.Context, value []byte) error {
 	return l.c.send(ctx, DataPut, gocql.One, "UPDATE data_table SET value = ? WHERE key = ?", value, l.key)
 }
 
-// Leave has nothing to give back.
+// Leave does nothing.
 func (l *local) Leave(context.Context) error { return nil }

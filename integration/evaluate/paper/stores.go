@@ -27,14 +27,14 @@ func (c *Client) in(text string) string {
 	return strings.NewReplacer("lock_table", c.o.Keyspace+".lock_table", "data_table", c.o.Keyspace+".data_table").Replace(text)
 }
 
-// front is what a peek finds: the first reference of a queue, 0 if it is empty, and the guard.
+// front is the result of a peek: the first reference of a queue, 0 if it is empty, and the guard.
 type front struct {
 	guard, ref int64
 	start      time.Time // zero before the reference is granted
 }
 
-// of returns where a reference stands: 0 for the first, above 0 for one that waits, below for one that
-// has been dequeued.
+// of returns the position of a reference: 0 for the first, above 0 for one that waits, below 0 for
+// one that was dequeued.
 func (f front) of(ref int64) int {
 	switch {
 	case f.ref == 0 && ref <= f.guard || f.ref != 0 && ref < f.ref:
@@ -71,7 +71,7 @@ func (c *Client) peek(ctx context.Context, key string) (f front, err error) {
 	return f, nil
 }
 
-// generateAndEnqueue is one try of lsGenerateAndEnqueue (III-B, X-A4).
+// generateAndEnqueue is one attempt of lsGenerateAndEnqueue (III-B, X-A4).
 func (c *Client) generateAndEnqueue(ctx context.Context, key string) (ref int64, applied bool, err error) {
 	var prevGuard *int64
 	err = c.ask(ctx, ReadGuard, func(s *gocql.Session) error {
@@ -103,7 +103,7 @@ func (c *Client) dequeue(ctx context.Context, key string, ref int64) error {
 	})
 }
 
-// v2s is that of VI and X-A3, in microseconds.
+// v2s is the function of VI and X-A3, in microseconds.
 func (c *Client) v2s(ref int64, sinceStart time.Duration) int64 {
 	return ref*c.o.T.Microseconds() + sinceStart.Microseconds()
 }
@@ -136,7 +136,7 @@ func (c *Client) get(ctx context.Context, step Step, level gocql.Consistency, ke
 	return value, err
 }
 
-// getFlag is dsGetQuorum of the synchFlag: false where there is none.
+// getFlag is dsGetQuorum of the synchFlag: false if there is none.
 func (c *Client) getFlag(ctx context.Context, key string) (flag bool, err error) {
 	err = c.ask(ctx, ReadFlag, func(s *gocql.Session) error {
 		return s.Query(c.in("SELECT synchflag FROM data_table WHERE key = ?"), key).Consistency(gocql.Quorum).ScanContext(ctx, &flag)

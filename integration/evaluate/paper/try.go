@@ -8,14 +8,15 @@ import (
 	"music/integration/evaluate/section"
 )
 
-// suspect is a first of a queue, and since when this client has seen it there.
+// suspect is the first reference of a queue, and since when this client has seen it there.
 type suspect struct {
 	ref   int64
 	since time.Time
 }
 
-// TryEnter is a worker's way (VII-a): CreateLockRef, AcquireLock once, and RemoveLockReference where that is false. Nobody waits for
-// the key then, so those who try look whether its first has failed.
+// TryEnter is a worker's way (VII-a): CreateLockRef, AcquireLock once, and RemoveLockReference if
+// that returns false. No client waits for the key then, so the clients that try must find out
+// whether its first has failed.
 func (c *Client) TryEnter(ctx context.Context, key string) (section.Held, bool, error) {
 	if c.o.Variant == CassaEV {
 		return &local{c, key}, true, nil
@@ -36,7 +37,8 @@ func (c *Client) TryEnter(ctx context.Context, key string) (section.Held, bool, 
 	return nil, false, errors.Join(err, c.RemoveLockReference(after, key, ref), c.detect(ctx, key))
 }
 
-// detect releases the first of a queue by force that this client has seen there for Options.Patience (IV-B).
+// detect releases the first reference of a queue by force if this client has seen it there for
+// Options.Patience (IV-B).
 func (c *Client) detect(ctx context.Context, key string) error {
 	f, err := c.peek(ctx, key)
 	if err != nil {

@@ -29,7 +29,7 @@ import (
 	"music/integration/evaluate/store"
 )
 
-// table has the data themselves; writer is null unless Options.Identify.
+// table is the table of the data; writer is null unless Options.Identify.
 const table = "CREATE TABLE IF NOT EXISTS racing (key text PRIMARY KEY, value blob, version bigint, writer uuid)"
 
 // The statements; hooks of tests know them by their first words.
@@ -70,7 +70,7 @@ func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
 }
 
 // Update is the application's loop: it puts what compute returns for the value that was read, which
-// is nil where there is none. It ends when a put was applied, as far as it can tell.
+// is nil if there is none. It returns when a put was applied, as far as it can know.
 func (c *Client) Update(ctx context.Context, key string, compute func([]byte) []byte) error {
 	for {
 		h := &held{c: c, key: key}
@@ -84,7 +84,7 @@ func (c *Client) Update(ctx context.Context, key string, compute func([]byte) []
 	}
 }
 
-// held is a row as it was read, or put since.
+// held is a row as it was read or last put.
 type held struct {
 	c       *Client
 	key     string
@@ -93,7 +93,7 @@ type held struct {
 	writer  gocql.UUID
 }
 
-// read asks at SERIAL, which also settles a write that was left half done.
+// read reads at SERIAL, which also completes a write that is half done.
 func (h *held) read(ctx context.Context) error {
 	rows, err := h.c.session.Rows(ctx, gocql.Serial, readStatement, h.key)
 	if err != nil {
@@ -116,7 +116,7 @@ func (h *held) Get(context.Context) ([]byte, error) {
 	return h.value, nil
 }
 
-// Put returns section.ErrLost where the version is another than it was.
+// Put returns section.ErrLost if the version has changed.
 func (h *held) Put(ctx context.Context, value []byte) error {
 	writer := gocql.MustRandomUUID()
 	applied, err := h.swap(ctx, value, writer)
@@ -133,7 +133,7 @@ func (h *held) Put(ctx context.Context, value []byte) error {
 	return nil
 }
 
-// swap writes if the version is the one that was read.
+// swap writes if the version is still the one that was read.
 func (h *held) swap(ctx context.Context, value []byte, writer gocql.UUID) (bool, error) {
 	statement, args := updateStatement, []any{value, h.version + 1, h.mark(writer), h.key, h.version}
 	if h.version == 0 {
@@ -143,8 +143,8 @@ func (h *held) swap(ctx context.Context, value []byte, writer gocql.UUID) (bool,
 	return applied, err
 }
 
-// settle finds out what became of a write. If it is not there, it is sent once more: whichever of
-// the two is carried out, the condition lets only one be, so that this answer counts for both.
+// settle finds out whether a write was done. If it is not there, it is sent once more: the
+// condition permits only one of the two, so the answer is valid for both.
 func (h *held) settle(ctx context.Context, value []byte, writer gocql.UUID) (bool, error) {
 	for {
 		now := &held{c: h.c, key: h.key}
@@ -167,7 +167,7 @@ func (h *held) settle(ctx context.Context, value []byte, writer gocql.UUID) (boo
 	}
 }
 
-// mark is what stands in the column writer.
+// mark is the value of the column writer.
 func (h *held) mark(writer gocql.UUID) any {
 	if h.c.o.Identify {
 		return writer
@@ -175,5 +175,5 @@ func (h *held) mark(writer gocql.UUID) any {
 	return nil
 }
 
-// Leave has nothing to give back.
+// Leave does nothing.
 func (h *held) Leave(context.Context) error { return nil }

@@ -91,8 +91,8 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// A site that is further away than another never gets its turn while that one goes on: each of its
-// writes arrives after one more of the other's. The hook is that distance.
+// A site that is further away than another never succeeds while that one goes on: each of its
+// writes arrives after another write of the other site. The hook is that distance.
 func TestDistantSiteStarves(t *testing.T) {
 	o := storetest.Options(t)
 	near := open(t, Options{Options: o})

@@ -74,7 +74,7 @@ func New(o Options) (*Client, error) {
 // Close implements section.Client.
 func (c *Client) Close() { c.session.Close() }
 
-// verb sends one of our verbs, and returns whether it was applied and the reference of its row.
+// verb sends LOCK or UNLOCK, and returns whether it was applied, and the reference.
 func (c *Client) verb(ctx context.Context, statement string, args ...any) (bool, int64, error) {
 	row := map[string]any{}
 	applied, err := c.session.Query(statement, args...).MapScanCASContext(context.WithoutCancel(ctx), row)
@@ -82,7 +82,7 @@ func (c *Client) verb(ctx context.Context, statement string, args ...any) (bool,
 	return applied, ref, lost(err)
 }
 
-// lost makes of MUSIC_LOST what the evaluation has for it.
+// lost returns an error with section.ErrLost for MUSIC_LOST.
 func lost(err error) error {
 	if err != nil && strings.Contains(err.Error(), "MUSIC_LOST") {
 		return errors.Join(section.ErrLost, err)
@@ -90,7 +90,7 @@ func lost(err error) error {
 	return err
 }
 
-// Enter asks until the name is held.
+// Enter repeats LOCK until the name is held.
 func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
 	token := gocql.MustRandomUUID()
 	for {
@@ -107,7 +107,7 @@ func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
 	}
 }
 
-// TryEnter asks with NOWAIT.
+// TryEnter sends LOCK with NOWAIT.
 func (c *Client) TryEnter(ctx context.Context, key string) (section.Held, bool, error) {
 	held, ref, err := c.verb(ctx, tryStatement, key, c.o.Lease.Milliseconds())
 	if err != nil || !held {
@@ -116,14 +116,14 @@ func (c *Client) TryEnter(ctx context.Context, key string) (section.Held, bool, 
 	return &Held{c: c, name: key, ref: ref}, true, nil
 }
 
-// Force ends the section of whoever has the key.
+// Force ends the section of the holder.
 func (c *Client) Force(ctx context.Context, key string) error {
 	_, _, err := c.verb(ctx, forceStatement, key)
 	return err
 }
 
-// Lead campaigns with an address, and leads until ctx ends, when it resigns, or until it leads no
-// more. elected is called once it leads.
+// Lead campaigns with an address, and leads until ctx ends, when it resigns, or until it loses the
+// lock. elected is called when it leads.
 func (c *Client) Lead(ctx context.Context, name, address string, elected func(*Held)) error {
 	entered, err := c.Enter(ctx, name)
 	if err != nil {
@@ -148,7 +148,7 @@ func (c *Client) Lead(ctx context.Context, name, address string, elected func(*H
 	}
 }
 
-// Leader returns the address that the leader gave. For a moment it may be the leader before.
+// Leader returns the leader's address, for a moment perhaps that of the leader before.
 func (c *Client) Leader(ctx context.Context, name string) (address string, err error) {
 	err = c.session.Query(seenStatement, name).ScanContext(ctx, &address)
 	if errors.Is(err, gocql.ErrNotFound) {
@@ -166,8 +166,8 @@ func (c *Client) Submit(ctx context.Context, job, what string) error {
 	return errors.Join(h.(*Held).write(ctx, what), h.Leave(ctx)) //nolint:forcetypeassert // Enter made it
 }
 
-// RunOnce does a job unless another is at it or has done it, and reports whether it did it. What do
-// does elsewhere may happen twice if its client is lost in between.
+// RunOnce does a job unless another client does it or has done it, and reports whether it has. If
+// the client is lost meanwhile, what do does in other systems may happen twice.
 func (c *Client) RunOnce(ctx context.Context, job string, do func(what string) error) (bool, error) {
 	entered, ok, err := c.TryEnter(ctx, job)
 	if err != nil || !ok {
@@ -225,7 +225,7 @@ func (h *Held) write(ctx context.Context, value string) error {
 	return lost(h.c.session.Query(writeStatement, h.ref, value, h.name).ExecContext(ctx))
 }
 
-// Renew extends the lease. Any other answer than HELD is the end.
+// Renew extends the lease. Any other state than HELD is an error.
 func (h *Held) Renew(ctx context.Context) error {
 	held, _, err := h.c.verb(ctx, renewStatement, h.name, h.ref, h.c.o.Lease.Milliseconds())
 	if err == nil && !held {
@@ -234,7 +234,7 @@ func (h *Held) Renew(ctx context.Context) error {
 	return err
 }
 
-// Leave gives the reference back. One that is lost needs no more.
+// Leave unlocks the reference, unless it is lost.
 func (h *Held) Leave(ctx context.Context) error {
 	_, _, err := h.c.verb(ctx, unlockStatement, h.name, h.ref)
 	if errors.Is(err, section.ErrLost) {

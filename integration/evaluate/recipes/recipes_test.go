@@ -38,7 +38,7 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// One of two candidates leads, everybody sees which, and when it resigns the other one leads.
+// One of two candidates leads, observers see which, and when it resigns the other one leads.
 func electionRecipe(t *testing.T, c *Client) {
 	terms := make(chan *Held, 2)
 	resigned := make(chan error)
@@ -69,7 +69,7 @@ func electionRecipe(t *testing.T, c *Client) {
 	require.NoError(t, <-resigned)
 }
 
-// A lease that is not renewed ends by itself, and nothing of its holder is carried out any more.
+// A lease that is not renewed ends, and no later operation of its holder is executed.
 func leaseRecipe(t *testing.T, c *Client) {
 	silent := storetest.Enter(t, c, "lease")
 	storetest.Put(t, silent, "of the silent")
@@ -82,7 +82,7 @@ func leaseRecipe(t *testing.T, c *Client) {
 	storetest.Leave(t, next)
 }
 
-// A batch is worked off from what is free.
+// A batch is processed beginning with its free keys.
 func batchRecipe(t *testing.T, c *Client) {
 	busy := storetest.Enter(t, c, "batch-b")
 	var done []string

@@ -19,7 +19,7 @@ import (
 	"music/integration/evaluate/section"
 )
 
-// role is what a client of a trial does.
+// role is what a client does in a trial.
 type role string
 
 const (
@@ -43,14 +43,14 @@ type assignment struct {
 // assigned is the environment variable with an assignment, as JSON.
 const assigned = "MUSIC_EVALUATE_CLIENT"
 
-// How long a client waits for what.
+// Time-outs of a client.
 const (
 	enterLimit = time.Minute
 	opLimit    = 8 * time.Second
 	longest    = 20 * time.Millisecond // pause between two operations; a holder's are a tenth
 )
 
-// Client does not return if this process was started to be a client of a trial. Every program that
+// Client does not return if this process was started as a client of a trial. Every program that
 // calls Run calls it first.
 func Client() {
 	text, ok := os.LookupEnv(assigned)
@@ -75,8 +75,8 @@ type worker struct {
 	skew             atomic.Int64
 }
 
-// beClient does what the assignment says, writes the history to the standard output, and returns when
-// it has been told to stop.
+// beClient does what the assignment says, writes the history to the standard output, and returns
+// when it was told to stop.
 func beClient(text string) error {
 	w := &worker{}
 	if err := json.Unmarshal([]byte(text), &w.assignment); err != nil {
@@ -105,10 +105,11 @@ func beClient(text string) error {
 	return w.work(context.Background())
 }
 
-// random returns what a seed stands for.
+// random returns the random numbers of a seed.
 func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) } //nolint:gosec // to be done again
 
-// obey takes commands, one a line: work, stop, and skew with the milliseconds by which the client's clock is ahead.
+// obey executes commands, one a line: work, stop, and skew with the milliseconds by which the
+// client's clock is ahead.
 func (w *worker) obey(from io.Reader) {
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
@@ -126,7 +127,7 @@ func (w *worker) obey(from io.Reader) {
 	w.stopped.Store(true)
 }
 
-// work plays the role. What goes wrong is in the history.
+// work plays the role. Errors are in the history.
 func (w *worker) work(ctx context.Context) error {
 	for again := true; again && !w.stopped.Load(); again = w.Role == loops {
 		short, cancel := context.WithTimeout(ctx, enterLimit)
@@ -168,8 +169,8 @@ func (w *worker) rest() {
 	time.Sleep(time.Duration(w.random.Int64N(int64(span))))
 }
 
-// inside does the operations of a section. After one that was not acknowledged a client does nothing
-// more on the key (paper III-A): it returns what went wrong.
+// inside does the operations of a section. After an operation that was not acknowledged it does no
+// more on the key (paper III-A), and returns the error.
 func (w *worker) inside(ctx context.Context, held section.Held) error {
 	switch w.Role {
 	case looks:
@@ -203,7 +204,7 @@ func (w *worker) inside(ctx context.Context, held section.Held) error {
 	return nil
 }
 
-// renew renews a section, where there is such a thing.
+// renew renews a section, if it can be renewed.
 func (w *worker) renew(ctx context.Context, held section.Held) error {
 	r, ok := held.(section.Renewer)
 	if !ok {

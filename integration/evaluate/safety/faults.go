@@ -10,7 +10,7 @@ import (
 	"music/integration/evaluate/section"
 )
 
-// Fault is something that goes wrong, and is mended again.
+// Fault is a fault that lasts for a while.
 type Fault struct {
 	Name  string
 	How   string                // what is done, for a reader of the table
@@ -62,7 +62,7 @@ func pause(_ context.Context, w *world, all []*trial) error {
 	return signalFirst(all, syscall.SIGSTOP)
 }
 
-// resume lets those go on that pause has stopped.
+// resume resumes what pause has stopped.
 func resume(_ context.Context, w *world, all []*trial) error {
 	w.signal(1, syscall.SIGCONT)
 	return signalFirst(all, syscall.SIGCONT)
@@ -87,25 +87,26 @@ func kill(_ context.Context, w *world, all []*trial) error {
 // revive starts the proxy of site 1 again.
 func revive(ctx context.Context, w *world, _ []*trial) error { return w.startProxy(ctx, 1) }
 
-// holdBack: what a process has written, its kernel sends again and again until it arrives.
+// holdBack: the kernel of a paused process goes on sending what the process has written until it
+// arrives.
 func holdBack(ctx context.Context, w *world, all []*trial) error {
 	w.network.Cut(sites+1, 1)
 	section.Rest(ctx, 300*time.Millisecond) // in which each holder writes something more
 	return signalFirst(all, syscall.SIGSTOP)
 }
 
-// heal mends the network and what nodes do with messages.
+// heal ends the faults of the network and of the nodes' messages.
 func heal(ctx context.Context, w *world, all []*trial) error {
 	w.network.Heal()
 	return healNodes(ctx, w, all)
 }
 
-// healNodes ends what the nodes do with messages.
+// healNodes ends the rules of the nodes' messages.
 func healNodes(ctx context.Context, w *world, _ []*trial) error {
 	return w.each(ctx, "heal", everywhere()...)
 }
 
-// rules lays rules on what every node sends.
+// rules sets rules for what every node sends.
 func rules(commands ...string) func(context.Context, *world, []*trial) error {
 	return func(ctx context.Context, w *world, _ []*trial) error {
 		for _, command := range commands {
@@ -123,7 +124,7 @@ func loseAnswers(ctx context.Context, w *world, all []*trial) error {
 	return rules("drop PAXOS2_PROPOSE_RSP * 20", "drop MUTATION_RSP * 20")(ctx, w, all)
 }
 
-// deafen: node 3 learns of an LWT only what it is sent as its coordinator, the latest commit.
+// deafen: of an LWT, node 3 learns only what it is sent as its coordinator, the latest commit.
 func deafen(ctx context.Context, w *world, _ []*trial) error {
 	third := w.network.Address(3, 1)
 	return errors.Join(w.each(ctx, "drop PAXOS_COMMIT_REQ "+third, 1, 2), w.each(ctx, "drop PAXOS2_PREPARE_REQ "+third, 1, 2))
@@ -138,7 +139,7 @@ func skew(ctx context.Context, w *world, all []*trial) error {
 	return errors.Join(w.each(ctx, fmt.Sprint("skew ", -minute), 2), w.each(ctx, fmt.Sprint("skew ", minute), 3))
 }
 
-// unskew sets the clocks that are still off right.
+// unskew corrects the clocks that are still wrong.
 func unskew(ctx context.Context, w *world, all []*trial) error {
 	for _, t := range all {
 		t.clients[2].tell("skew 0")
@@ -146,7 +147,7 @@ func unskew(ctx context.Context, w *world, all []*trial) error {
 	return w.each(ctx, "skew 0", 2, 3)
 }
 
-// cut parts site 1 and the client beside it from all others.
+// cut separates site 1 and the client beside it from all others.
 func cut(_ context.Context, w *world, _ []*trial) error {
 	for _, inside := range []int{1, sites + 1} {
 		for _, outside := range []int{2, 3, sites + 2, sites + 3} {
@@ -160,7 +161,7 @@ func cut(_ context.Context, w *world, _ []*trial) error {
 // killNode kills the node of site 1.
 func killNode(_ context.Context, w *world, _ []*trial) error { return w.nodes.Nodes()[0].Kill() }
 
-// startNode starts it again, and waits until it answers.
+// startNode restarts it, and waits until it answers.
 func startNode(ctx context.Context, w *world, _ []*trial) error {
 	if err := w.nodes.Nodes()[0].Start(ctx); err != nil {
 		return err

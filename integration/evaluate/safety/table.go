@@ -25,7 +25,7 @@ type Options struct {
 	Log             io.Writer
 }
 
-// Cell is what has come of a system under a fault, with the tries of all runs.
+// Cell is the result of a system under a fault, over the trials of all runs.
 type Cell struct {
 	System, Fault string
 	Verdict       Verdict
@@ -38,15 +38,15 @@ type Cell struct {
 	History       string   `json:",omitempty"` // its file
 }
 
-// table is what is kept.
+// table is the content of safety.json.
 type table struct {
 	When  string
 	Load  float64 // the greatest after a try: processes that wanted a core in the last minute
 	Cells []Cell
 }
 
-// Run carries out trials and writes the table to safety.json and safety.md in o.Out. What is there of
-// earlier runs stays, and their tries count: a cell that is violated is not tried again.
+// Run runs trials and writes the table to safety.json and safety.md in o.Out. Results of earlier
+// runs stay, and their trials count: a cell with a violation is not tried again.
 func Run(ctx context.Context, o Options) (err error) {
 	o.Tries = cmp.Or(o.Tries, 3)
 	if o.Log == nil {
@@ -103,7 +103,7 @@ func chosen[T any](all []T, names []string, name func(T) string) (some []T, err 
 	return some, nil
 }
 
-// try carries out one trial of each system that the fault has not broken yet, all of them at a time.
+// try runs one trial of each system that the fault has not broken yet, all of them at a time.
 func (r *run) try(ctx context.Context, f Fault, number int) error {
 	var all []*trial
 	for _, s := range r.systems {
@@ -138,7 +138,7 @@ func (r *run) try(ctx context.Context, f Fault, number int) error {
 	return r.table.save(r.o.Out)
 }
 
-// wanting returns how many processes wanted a core in the last minute; 0 where the system does not tell.
+// wanting returns the machine's load average of the last minute; 0 if it is unknown.
 func wanting() (n float64) {
 	text, _ := os.ReadFile("/proc/loadavg") // see above
 	_, _ = fmt.Sscan(string(text), &n)
@@ -189,10 +189,10 @@ func (c *Cell) judge(t *trial, out string) error {
 	return os.WriteFile(filepath.Join(out, c.History), []byte(story(t.history.Ops(), violations)), 0o644) //nolint:gosec // a report is for everybody
 }
 
-// before is how many operations a story tells up to the last of its first violation.
+// before is how many operations a story has up to the last of its first violation.
 const before = 40
 
-// story tells the first violation of each fault, and what came before the first of all.
+// story returns the first violation of each fault, and what came before the first of all.
 func story(ops []judge.Op, violations []judge.Violation) string {
 	var b strings.Builder
 	told := map[judge.Fault]bool{}

@@ -17,7 +17,7 @@ import (
 	"music/integration/evaluate/section"
 )
 
-// Verdict is what has come of a system under a fault.
+// Verdict is the result of a system under a fault.
 type Verdict string
 
 // The verdicts, the worst first.
@@ -27,8 +27,8 @@ const (
 	Held     Verdict = "held"
 )
 
-// trial is one system under one fault, once. All trials of a fault are under way together, each with a
-// key and clients of its own.
+// trial is one system under one fault, once. All trials of a fault run at the same time, each with
+// a key and clients of its own.
 type trial struct {
 	world   *world
 	fault   Fault
@@ -95,7 +95,8 @@ func (p *process) end() {
 	p.gone.Wait()
 }
 
-// did reports whether a client has an acknowledged operation of a kind that was called after a time.
+// did reports whether a client has an acknowledged operation of a kind that was called after a
+// time.
 func (t *trial) did(k int, kind judge.Kind, after time.Duration) bool {
 	for _, o := range t.history.Ops() {
 		if o.Client == k && o.Kind == kind && o.Outcome == judge.Done && o.Called > after {
@@ -105,7 +106,7 @@ func (t *trial) did(k int, kind judge.Kind, after time.Duration) bool {
 	return false
 }
 
-// each does something with every trial that goes on.
+// each calls do for every trial that has not ended.
 func each(all []*trial, do func(*trial) error) {
 	for _, t := range all {
 		if t.err == nil {
@@ -114,7 +115,8 @@ func each(all []*trial, do func(*trial) error) {
 	}
 }
 
-// await waits until something holds of every trial, or a limit, and returns those of which it does not.
+// await waits, within a limit, until a condition holds for every trial, and returns those for which
+// it does not.
 func await(ctx context.Context, all []*trial, limit time.Duration, holds func(*trial) bool) (rest []*trial) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -172,7 +174,7 @@ func play(ctx context.Context, w *world, f Fault, all []*trial) error {
 	return ctx.Err()
 }
 
-// takeAway has client 1 hold a key and two others wait for it when the fault strikes.
+// takeAway has client 1 hold a key and two others wait for it when the fault begins.
 func takeAway(ctx context.Context, w *world, f Fault, all []*trial) error {
 	if f.first {
 		if err := f.strike(ctx, w, all); err != nil {
@@ -211,7 +213,7 @@ func takeAway(ctx context.Context, w *world, f Fault, all []*trial) error {
 	return nil
 }
 
-// instant is a time that the seed says, of up to a second.
+// instant returns a time of up to a second that depends on the seed.
 func instant(all []*trial) time.Duration {
 	return time.Duration(random(all[0].seed).Int64N(int64(time.Second)))
 }
@@ -227,7 +229,7 @@ func stop(ctx context.Context, all []*trial) {
 	section.Rest(ctx, time.Second)
 }
 
-// takeTurns has three clients do section after section while the fault strikes.
+// takeTurns has three clients do section after section during the fault.
 func takeTurns(ctx context.Context, w *world, f Fault, all []*trial) error {
 	each(all, func(t *trial) error {
 		for k := 1; k <= sites; k++ {

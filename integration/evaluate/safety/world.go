@@ -16,11 +16,11 @@ import (
 	"music/integration/wan"
 )
 
-// sites is how many have a node and a proxy. Client k is alone at site sites+k, beside site k: what it
-// sends can be held back without that of others.
+// sites is the number of sites with a node and a proxy. Client k is alone at site sites+k, which
+// has no distance to site k: so its packets can be held back without those of others.
 const sites = 3
 
-// keyspace of all systems has a replica at each site.
+// keyspace is the keyspace of all systems, with a replica at each site.
 const keyspace = "safety"
 
 // world is three sites in an emulated network.
@@ -101,7 +101,7 @@ func (w *world) prepare(ctx context.Context) error {
 	return w.nodes.Wait(ctx)
 }
 
-// place is that of client k.
+// place returns the place of client k.
 func (w *world) place(k int) Place {
 	p := Place{Proxy: w.network.Address(k, 2), Keyspace: keyspace}
 	for i := range sites {
@@ -110,7 +110,7 @@ func (w *world) place(k int) Place {
 	return p
 }
 
-// startProxy starts that of a site.
+// startProxy starts the proxy of a site.
 func (w *world) startProxy(ctx context.Context, site int) (err error) {
 	log, err := os.OpenFile(filepath.Join(w.dir, fmt.Sprintf("proxy%d.log", site)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -132,7 +132,7 @@ func (w *world) signal(site int, s syscall.Signal) {
 	}
 }
 
-// each gives a command to the nodes of some sites (see cassandra.Node.Fault).
+// each sends a command to the nodes of some sites (see cassandra.Node.Fault).
 func (w *world) each(ctx context.Context, command string, at ...int) error {
 	for _, site := range at {
 		if _, err := w.nodes.Nodes()[site-1].Fault(ctx, command); err != nil {

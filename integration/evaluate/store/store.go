@@ -20,11 +20,11 @@ import (
 )
 
 // Hook is called for each statement of a client; send sends it and returns when it is answered. A
-// hook may wait before or after send, not call it at all, or return another error than it did: a
-// paused process, a lost request, a lost answer.
+// hook may wait before or after send, not call it at all, or return another error: so it plays a
+// paused process, a lost request or a lost answer.
 type Hook func(statement string, send func() error) error
 
-// Options say where a client finds Cassandra, and what its machine is like.
+// Options are a client's contact points, and properties of its machine.
 type Options struct {
 	Hosts    []string         // host:port; the client speaks to these nodes only
 	Keyspace string           // exists
@@ -33,16 +33,16 @@ type Options struct {
 	Timeout  time.Duration    // until a statement's outcome counts as unknown; default 10 s
 }
 
-// valuesTable holds what is put in a section.
+// valuesTable has the values that are put in sections.
 const valuesTable = "CREATE TABLE IF NOT EXISTS section_values (key text PRIMARY KEY, value blob)"
 
-// Session is the connection of one client. All of it is for several goroutines.
+// Session is the connection of one client. It is safe for concurrent use.
 type Session struct {
 	session *gocql.Session
 	o       Options
 }
 
-// Open connects, and makes the table of the values and those of the system where they are missing.
+// Open connects, and makes the table of the values and those of the system if they are missing.
 func Open(o Options, tables ...string) (*Session, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -71,7 +71,7 @@ func Open(o Options, tables ...string) (*Session, error) {
 	return s, nil
 }
 
-// cluster is how the driver is set up.
+// cluster returns the driver's configuration.
 func (o Options) cluster() (*gocql.ClusterConfig, error) {
 	cluster := gocql.NewCluster(o.Hosts...)
 	cluster.Keyspace = o.Keyspace
@@ -93,10 +93,10 @@ func (o Options) cluster() (*gocql.ClusterConfig, error) {
 // Close ends the connection; what was written stays.
 func (s *Session) Close() { s.session.Close() }
 
-// Now is the time of the client's machine.
+// Now returns the time of the client's machine.
 func (s *Session) Now() time.Time { return s.o.Clock() }
 
-// Exec writes at QUORUM, with the client's clock as timestamp, as drivers do.
+// Exec writes at QUORUM, with the client's clock as the timestamp, as drivers do.
 func (s *Session) Exec(ctx context.Context, statement string, args ...any) error {
 	return s.ExecAt(ctx, time.Time{}, statement, args...)
 }
@@ -112,8 +112,8 @@ func (s *Session) ExecAt(ctx context.Context, at time.Time, statement string, ar
 	})
 }
 
-// Swap carries out a conditional statement, and reports whether it was applied. If it was not, the
-// row says what stands against it.
+// Swap executes a conditional statement, and reports whether it was applied. If it was not, it
+// returns the row that did not meet the condition.
 func (s *Session) Swap(ctx context.Context, statement string, args ...any) (bool, map[string]any, error) {
 	var applied bool
 	row := map[string]any{}
@@ -130,7 +130,7 @@ type Statement struct {
 	Args []any
 }
 
-// SwapAll is Swap for statements on one partition, which are carried out all or none.
+// SwapAll is Swap for several statements on one partition, of which all or none are executed.
 func (s *Session) SwapAll(ctx context.Context, statements ...Statement) (bool, error) {
 	var applied bool
 	err := s.send(ctx, statements[0].Text, func(ctx context.Context) error {
@@ -178,7 +178,7 @@ func (s *Session) SetValue(ctx context.Context, key string, value []byte) error 
 	return s.Exec(ctx, PutStatement+" (key, value) VALUES (?, ?)", key, value)
 }
 
-// send passes a statement through the hook, and sends nothing that is not wanted any more.
+// send passes a statement through the hook, unless ctx has ended.
 func (s *Session) send(ctx context.Context, statement string, do func(context.Context) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -187,8 +187,8 @@ func (s *Session) send(ctx context.Context, statement string, do func(context.Co
 	return s.o.Hook(statement, func() error { return do(ctx) })
 }
 
-// Unknown reports whether a statement that was answered with err may have been carried out, or may
-// yet be. Such an answer is ordinary where clients contend for a row.
+// Unknown reports whether a statement that was answered with err may have been executed, or may
+// still be. Such answers are common if clients contend for a row.
 func Unknown(err error) bool {
 	var timeout *gocql.RequestErrWriteTimeout
 	var failure *gocql.RequestErrWriteFailure
@@ -198,8 +198,8 @@ func Unknown(err error) bool {
 		errors.As(err, &read) || errors.Is(err, gocql.ErrTimeoutNoResponse)
 }
 
-// Poll calls held until it returns true, another error than one of unknown outcome, or until ctx
-// ends. It pauses in between, for as long as pause says.
+// Poll calls held until it returns true or an error, other than one of unknown outcome, or until
+// ctx ends. In between it pauses for as long as pause returns.
 func Poll(ctx context.Context, pause func() time.Duration, held func() (bool, error)) error {
 	for {
 		ok, err := held()
@@ -217,7 +217,7 @@ func Poll(ctx context.Context, pause func() time.Duration, held func() (bool, er
 	}
 }
 
-// Cleanup is a context for what has to be taken back when ctx has ended.
+// Cleanup returns a context for cleaning up after ctx has ended.
 func Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 }
