@@ -54,6 +54,14 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+// The error for a text that cannot be read names the critical table in it.
+func TestRefusalOfAnUnclearText(t *testing.T) {
+	c, r := Classifier{Tables: tables()}, Result{}
+	require.True(t, c.Classify(&r, []byte("EXPLAIN UPDATE accounts SET a = 1"), true, "bank"))
+	require.NotNil(t, r.Failure)
+	assert.Equal(t, "MUSIC_SYNTAX: the proxy cannot parse this statement, which names bank.accounts, a critical table: correct it; nothing was done", r.Failure.Text)
+}
+
 // If locks are off every statement is forwarded, but for those that the proxy has to notice for other reasons.
 func TestClassifyWithoutLocks(t *testing.T) {
 	for text, want := range map[string]Kind{

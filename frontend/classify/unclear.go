@@ -31,7 +31,7 @@ func (c *Classifier) readUnclear(text []byte, keyspace string) Result {
 	if named == nil {
 		return Result{Kind: Unclear}
 	}
-	return Result{Kind: Refused, Failure: wire.Invalid("MUSIC_SYNTAX: the proxy cannot parse this statement, which names %s, a critical Table: correct it; nothing was done", named)}
+	return Result{Kind: Refused, Failure: wire.Invalid("MUSIC_SYNTAX: the proxy cannot parse this statement, which names %s, a critical table: correct it; nothing was done", named)}
 }
 
 // ofProxies reports whether a table of keyspace music with this name is for the proxies only.
