@@ -130,13 +130,12 @@ func (c *Core) lose(now Now, table [16]byte) {
 // Strict sets whether operations of a table are checked against the lock row instead of the clock
 // (docs/design.md 4, strict). Like Closed, it must be called before a table's first operation; to
 // change the mode, it may be called only after ModeChanging was called at every other living proxy.
-// read is the session of this proxy that other proxies knew before the mode was read. If that is not
-// the present one, the call has no effect: after a Rejoin the mode counts as changing until it has
-// been read again.
+// read is the session of this proxy that other proxies knew before the mode was read, zero if they
+// knew none. After a Rejoin the mode counts as changing until it has been read for the new session.
 func (c *Core) Strict(now Now, table [16]byte, strict bool, read SessionID) Effects {
 	m := c.tables[table].tableMode
 	if read != c.self.id {
-		return c.setFacts(now, table, func(*tableFacts) {})
+		return c.ModeChanging(now, table)
 	}
 	m.session = read
 	switch {

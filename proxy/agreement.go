@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -58,6 +59,36 @@ func (s *schema) keep(ctx context.Context, before map[[16]byte]*dataTable, found
 		}
 	}
 	return found, late
+}
+
+// criticalBefore returns those of the tables that are critical by music.tables, read at QUORUM. For a
+// proxy that starts they stand for the tables of before: its node may have missed the change that
+// made them critical, while other proxies give locks on them.
+func (r *schemaReader) criticalBefore(ctx context.Context, plain []*dataTable) (map[[16]byte]*dataTable, error) {
+	stored := map[[16]byte]string{}
+	iter := r.session.Query("SELECT id, settings FROM music.tables").Consistency(gocql.Quorum).IterContext(ctx)
+	var id gocql.UUID
+	var settings string
+	for iter.Scan(&id, &settings) {
+		stored[id] = settings
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read music.tables: %w", err)
+	}
+	all := map[[16]byte]*dataTable{}
+	for _, t := range plain {
+		text := stored[t.ID]
+		if text == "" || text == plainSettings {
+			continue
+		}
+		t.stored.text = text
+		t.Settings, _, _ = catalog.ReadSettings("@critical(" + text + ")") // the defaults, which refuse plain writes, if it cannot be read
+		if err := r.readColumns(ctx, t); err != nil {
+			return nil, err
+		}
+		all[t.ID] = t
+	}
+	return all, nil
 }
 
 // loses reports whether a table as read no longer has the companion that it had as old.

@@ -2,13 +2,18 @@ package proxy
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/musiccore"
 )
 
 // A table is critical until the home node and all that are up say otherwise, or music.tables does,
@@ -65,6 +70,72 @@ func TestNothingOpensOnTheWordOfANodeThatIsBehind(t *testing.T) {
 		}
 		assert.Equal(t, []*dataTable{old}, kept, name)
 		assert.Equal(t, []string{disagreeing}, late, name)
+	}
+}
+
+// A proxy that starts takes a table for critical until then, too, if music.tables says that it is.
+func TestATableThatWasCriticalBeforeTheStart(t *testing.T) {
+	n := startCQLNode(t, nil)
+	plain, critical, unreadable, unknown := gocql.UUID{1}, gocql.UUID{2}, gocql.UUID{3}, gocql.UUID{4}
+	rows := rowOf("id", plain[:], "settings", []byte(plainSettings))
+	for id, text := range map[gocql.UUID]string{critical: "unlocked=auto, key=row, scope=local, dc=dc1", unreadable: "key=column"} {
+		rows.Data = append(rows.Data, message.Row{id[:], []byte(text)})
+	}
+	n.says(func(a asked) message.Message {
+		if a.text == "SELECT id, settings FROM music.tables" {
+			assert.Equal(t, primitive.ConsistencyLevelQuorum, a.level)
+			return rows
+		}
+		return noRow("column_name")
+	})
+	r := schemaReader{session: n.session, release: "5.0.8"}
+	var read []*dataTable
+	for _, id := range []gocql.UUID{plain, critical, unreadable, unknown} {
+		read = append(read, &dataTable{keyspace: "k", name: id.String(), Critical: catalog.Critical{ID: id}})
+	}
+	before, err := r.criticalBefore(t.Context(), read)
+	require.NoError(t, err)
+	require.Len(t, before, 2)
+	assert.Equal(t, catalog.Settings{Unlocked: catalog.Auto, Row: true, Local: true, Centre: "dc1"}, before[critical].Settings)
+	assert.Equal(t, catalog.Settings{}, before[unreadable].Settings, "which refuse plain writes")
+
+	n.saysAlways(&message.Unavailable{ErrorMessage: "few"})
+	_, err = r.criticalBefore(t.Context(), read)
+	assert.Error(t, err)
+}
+
+// So it does when it reads the schema for the first time, from a node that may be behind.
+func TestAStartAtANodeThatIsBehind(t *testing.T) {
+	id := gocql.UUID{1}
+	settings := []byte("unlocked=reject, key=partition") // which another proxy has stored
+	n := startCQLNode(t, func(a asked) message.Message {
+		for begins, answer := range map[string]message.Message{
+			"SELECT keyspace_name, table_name, id": rowOf("keyspace_name", []byte("k"), "table_name", []byte("t"), "id", id[:], "comment", []byte{}, "flags", nil,
+				"gc_grace_seconds", []byte{0, 15, 0, 0}, "default_time_to_live", make([]byte, 4), "writetime(comment)", bigint(1)),
+			"SELECT keyspace_name, table_name FROM system_virtual": noRow("keyspace_name", "table_name"),
+			"SELECT id, settings FROM music.tables":                rowOf("id", id[:], "settings", settings),
+			"SELECT closed, settings FROM music.tables":            rowOf("closed", bigint(5), "settings", settings),
+			"SELECT column_name":                                   noRow("column_name"),
+		} {
+			if strings.HasPrefix(a.text, begins) {
+				return answer
+			}
+		}
+		return &message.Invalid{ErrorMessage: "not played"}
+	})
+	beats := newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{references: new(references)}, zerolog.Nop())
+	s := newSchema(schemaReader{session: n.session, home: func() string { return "another" }, release: "5.0.8", rules: new(criticalRules)},
+		catalog.NewTables(), newCriticalTables(), beats, func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {})
+	for range 2 { // the second reading keeps what the first one has found
+		n.take()
+		late, err := s.refresh(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []string{disagreeing}, late)
+		require.NotNil(t, s.tables.Of("k", "t").Critical())
+		assert.Equal(t, catalog.Reject, s.tables.Of("k", "t").Critical().Unlocked)
+		for _, a := range n.take() {
+			assert.Equal(t, "SELECT", a.verb(), "nothing is settled of a table that is doubtful: %s", a.text)
+		}
 	}
 }
 

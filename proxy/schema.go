@@ -157,6 +157,11 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	}
 	s.note(contents)
 	before := s.critical.all()
+	if s.known.Load() == nil {
+		if before, err = s.criticalBefore(ctx, contents.plain); err != nil {
+			return nil, err
+		}
+	}
 	found, late := s.keep(ctx, before, contents.critical, version)
 	byID := map[[16]byte]*dataTable{}
 	for _, t := range found {
@@ -181,6 +186,9 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	}
 	var faults []error
 	for _, t := range found {
+		if t == before[t.ID] { // kept, since what was read of it is doubtful
+			continue
+		}
 		tableLate, err := s.settle(ctx, before[t.ID], t, version, known)
 		late = append(late, tableLate...)
 		faults = append(faults, err)

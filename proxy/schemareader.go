@@ -65,7 +65,8 @@ func (r *schemaReader) ask(cql string, values ...any) *gocql.Query {
 // schemaContents is the schema as it was read from a node.
 type schemaContents struct {
 	critical []*dataTable
-	names    [][2]string // keyspace and name of all tables
+	plain    []*dataTable // the tables that are not critical, of which no more is read
+	names    [][2]string  // keyspace and name of all tables
 	applied  appliedSchema
 	secrets  gocql.UUID // id of music.secrets; zero where it is not there
 }
@@ -91,6 +92,7 @@ func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
 		own, made := companions[t.keyspace+"\x00"+t.companion()]
 		t.Generation, t.Made = own.id, made
 		if !t.Marked && !t.Made {
+			c.plain = append(c.plain, t)
 			continue
 		}
 		r.readStored(ctx, t)
