@@ -158,7 +158,7 @@ func (c *conn) tell(cause error) {
 	switch {
 	case errors.Is(cause, errBackendLost), errors.Is(cause, errBackendSlow):
 		c.server.Stats.Lost.Add(1)
-		log.Warn().Err(cause).Msg("client connection closed: Cassandra is lost")
+		log.Warn().Err(cause).Msg("client connection closed: the connection to Cassandra is lost")
 	case errors.Is(cause, errPanic):
 		log.Error().Err(cause).Msg("client connection closed: a bug of the proxy")
 	case errors.Is(cause, errClientClosed), errors.Is(cause, errDrained), errors.Is(cause, errUnsupported):

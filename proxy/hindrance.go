@@ -21,7 +21,7 @@ func (s *schema) hindrance(change frontend.CriticalChange) string {
 	r := s.at(s.home())
 	t := &dataTable{keyspace: change.Keyspace, name: change.Name, Critical: catalog.Critical{Settings: change.Settings}}
 	if err := r.readProposed(ctx, t, change); err != nil {
-		s.log.Debug().Err(err).Stringer("table", t).Msg("it could not be looked up whether it can be locked")
+		s.log.Debug().Err(err).Stringer("table", t).Msg("whether the table can be locked could not be found out")
 		return ""
 	}
 	return t.Refused

@@ -38,7 +38,7 @@ func (n *nearCommits) run(ctx context.Context) {
 		hindrance := n.hindrance(ctx)
 		allowed := hindrance == ""
 		if ctx.Err() == nil && n.allowed.Swap(allowed) != allowed {
-			n.log.Info().Bool("near", allowed).Str("why", hindrance).Msg("commits of lock rows are waited for in the proxy's own data centre (near), or else at a quorum of all replicas")
+			n.log.Info().Bool("near", allowed).Str("why", hindrance).Msg("the proxy waits for commits of lock rows in its own data centre (near), or else at a quorum of all replicas")
 		}
 		if !pause(ctx, nearEvery) {
 			return

@@ -41,11 +41,11 @@ func expected(what string, got any) error {
 	return fmt.Errorf("%w: expected %s; got: %v", errUnexpected, what, got)
 }
 
-// accounts are the ids of the branch's accounts.
+// accounts returns the ids of the branch's accounts.
 func accounts() []string { return []string{"anna", "ben", "carla", "dan"} }
 
-// bank is who plays: tellers that work straight on Cassandra, tellers that work through the proxy,
-// and an auditor at either. Whoever has it calls close.
+// bank is the players: tellers that work directly on Cassandra, tellers that work through the
+// proxy, and an auditor at each. The caller of open calls close.
 type bank struct {
 	options options
 	stage   *stage // nil where there is one proxy, which nobody may kill
@@ -59,14 +59,14 @@ type bank struct {
 	late  late  // of the teller that is paused
 }
 
-// late is a write that its teller did not come to in time.
+// late is a write that its teller did not send in time.
 type late struct {
 	move move
 	will balances // what the teller has in mind
 	term lockRow  // under which it was to be written
 }
 
-// lockRow is what Cassandra holds of a branch's lock.
+// lockRow is a branch's lock row in Cassandra.
 type lockRow struct {
 	guard, head, base int64
 	dirty             bool
@@ -104,7 +104,7 @@ func alone(c *gocql.ClusterConfig) {
 	c.Events.DisableTopologyEvents, c.Events.DisableNodeStatusEvents = true, true
 }
 
-// newSession is the driver as it comes: only its log is left out.
+// newSession returns the driver's session with its defaults, except that its log is left out.
 func newSession(addr string, change ...func(*gocql.ClusterConfig)) (*gocql.Session, error) {
 	cluster := gocql.NewCluster(addr)
 	for _, c := range change {
@@ -187,8 +187,8 @@ func (b *bank) putRight(ctx context.Context) error {
 // chore is what a teller does in a rush: transfer or transferUnderLock.
 type chore func(*teller, context.Context, move) error
 
-// rush has all tellers work at once, without a word of their own. Each moves money round in its own
-// amounts, so that losses hardly ever even out.
+// rush has all tellers work at once, silently. Each moves money round in amounts of its own, so
+// that losses hardly ever even out.
 func (b *bank) rush(ctx context.Context, tellers []*teller, do chore) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -223,7 +223,7 @@ func (t *teller) work(ctx context.Context, do chore, done *atomic.Int64) error {
 	return nil
 }
 
-// follow shows how far a rush is, and what an audit finds in the middle of it.
+// follow shows the progress of a rush, and what an audit finds in the middle of it.
 func (b *bank) follow(ctx context.Context, done *atomic.Int64, finished <-chan struct{}) {
 	tick := time.NewTicker(livePoll)
 	defer tick.Stop()
@@ -241,8 +241,7 @@ func (b *bank) follow(ctx context.Context, done *atomic.Int64, finished <-chan s
 	}
 }
 
-// lockRow reads the branch's lock row straight at the node, as it is after everything that was ever
-// agreed on.
+// lockRow reads the branch's lock row directly at the node, at SERIAL.
 func (b *bank) lockRow(ctx context.Context, l line) (r lockRow, err error) {
 	var id gocql.UUID
 	if err := b.node.session.Query(findBank).ScanContext(ctx, &id); err != nil {

@@ -15,7 +15,7 @@ import (
 	"music/integration/cassandra"
 )
 
-// options is what the demo can be told.
+// options are the options of the demo.
 type options struct {
 	listen string // host:port of the proxy; of several the first, the others stand on the addresses behind it
 	node   string // address of the Cassandra node, likewise
@@ -34,7 +34,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.dir, "dir", "", "directory of the cluster and the proxy's log (default .run/demo)")
 }
 
-// complete fills in what was not said, and refuses what cannot be done, every fault at once.
+// complete sets defaults and returns all faults of the options.
 func (o *options) complete() error {
 	var faults []error
 	if o.nodes != "1" && o.nodes != "3" {
@@ -57,7 +57,7 @@ func (o *options) complete() error {
 	return errors.Join(faults...)
 }
 
-// count is how many nodes there are, and proxies.
+// count returns the number of nodes, which is also that of proxies.
 func (o *options) count() int {
 	if o.nodes == "3" {
 		return 3
@@ -65,16 +65,16 @@ func (o *options) count() int {
 	return 1
 }
 
-// nodeAt is the address of node k, from 1.
+// nodeAt returns the address of node k, from 1.
 func (o *options) nodeAt(k int) string { return behind(netip.MustParseAddr(o.node), k-1).String() }
 
-// listenAt is the address of proxy k, from 1.
+// listenAt returns the address of proxy k, from 1.
 func (o *options) listenAt(k int) string {
 	first := netip.MustParseAddrPort(o.listen)
 	return netip.AddrPortFrom(behind(first.Addr(), k-1), first.Port()).String()
 }
 
-// behind is the n-th address behind another.
+// behind returns the n-th address after another.
 func behind(a netip.Addr, n int) netip.Addr {
 	for range n {
 		a = a.Next()
@@ -82,7 +82,7 @@ func behind(a netip.Addr, n int) netip.Addr {
 	return a
 }
 
-// keeps tells whether all goes on running after the story.
+// keeps reports whether everything stays running after the story.
 func (o *options) keeps() bool {
 	return o.keep == "yes" || o.keep == "auto" && isatty.IsTerminal(os.Stdout.Fd())
 }

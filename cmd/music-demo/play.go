@@ -33,7 +33,8 @@ func play(ctx context.Context, o options, s *screen) error {
 	return nil
 }
 
-// onStage tells the story, and keeps the stage for whoever wants to try for themselves.
+// onStage tells the story and then, if the options say so, keeps everything running for the user to
+// try.
 func onStage(ctx context.Context, st *stage, o options, s *screen) error {
 	began := time.Now()
 	guarded, release := st.guard(ctx)
@@ -54,7 +55,8 @@ func onStage(ctx context.Context, st *stage, o options, s *screen) error {
 	return nil
 }
 
-// reason says why the story broke off: an error that only came of an end from outside is not it.
+// reason returns why the story was broken off: not an error that is only a consequence of an end
+// from outside.
 func (s *screen) reason(ctx, guarded context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -66,7 +68,7 @@ func (s *screen) reason(ctx, guarded context.Context, err error) error {
 	return err
 }
 
-// invite tells how to try for oneself.
+// invite says how to try it oneself.
 func invite(o options, s *screen) {
 	host, port, _ := net.SplitHostPort(o.listen) // checked with the options
 	cqlsh := filepath.Join(o.runDir, "venv", "bin", "cqlsh")

@@ -48,7 +48,7 @@ type screen struct {
 	changing bool     // the cursor stands in the line that changes
 }
 
-// newScreen fits a screen to where it is shown.
+// newScreen returns a screen that fits its output.
 func newScreen(out *os.File) *screen {
 	if !isatty.IsTerminal(out.Fd()) {
 		return &screen{out: out}
@@ -126,7 +126,7 @@ func (s *screen) row(right string) {
 	s.line(words + strings.Repeat(" ", s.left+gap-utf8.RuneCountInString(words)) + right)
 }
 
-// verdict tells that a step showed what it should.
+// verdict says that a step showed what it should.
 func (s *screen) verdict(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +161,7 @@ func (s *screen) change(format string, args ...any) {
 	s.changing = true
 }
 
-// rest leaves the cursor at the start of a line, for whoever writes next.
+// rest leaves the cursor at the start of a line, for the next writer.
 func (s *screen) rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,8 +196,7 @@ func (s *screen) line(text string) {
 	s.write(strings.TrimRight(text, " ") + "\n")
 }
 
-// write hands text on. Nothing can be done about a reader who has gone: the steps are checked all
-// the same.
+// write writes text. An error is ignored: the steps are checked even if no one reads.
 func (s *screen) write(text string) { _, _ = io.WriteString(s.out, text) }
 
 // paint gives a text its look, where there are colours.

@@ -22,7 +22,7 @@ import (
 // endLimit is how long the proxy may take to end in good order.
 const endLimit = 5 * time.Second
 
-// launch says how the proxy is started.
+// launch is how the proxy is started.
 type launch struct {
 	binary       string // empty = inside this process
 	contactPoint string
@@ -40,8 +40,8 @@ type server struct {
 	log   string          // file
 }
 
-// binary returns the path of the proxy's program, which is built beside this one; or nothing, where
-// it is not.
+// binary returns the path of the proxy's program, which is built beside this one; "" if it is not
+// there.
 func binary() string {
 	self, err := os.Executable()
 	if err != nil {
@@ -66,16 +66,16 @@ func (l launch) args() []string {
 	return args
 }
 
-// shortLease is that of proxies of which one will be killed.
+// shortLease is the session lease of proxies of which one will be killed.
 const shortLease = 3 * time.Second
 
-// peerListen is where the other proxies find it.
+// peerListen returns the address for the other proxies.
 func (l launch) peerListen() string {
 	host, _, _ := net.SplitHostPort(l.listen) // checked with the options
 	return net.JoinHostPort(host, "9043")
 }
 
-// String is the line that a user would type.
+// String returns the line that a user would type.
 func (l launch) String() string {
 	if l.binary == "" {
 		return "(inside the demo) music " + strings.Join(l.args(), " ")
@@ -83,7 +83,7 @@ func (l launch) String() string {
 	return shortPath(l.binary) + " " + strings.Join(l.args(), " ")
 }
 
-// shortPath is a path as seen from the working directory, where that is below it.
+// shortPath returns a path relative to the working directory, if it is below that.
 func shortPath(path string) string {
 	wd, err := os.Getwd()
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 // takeoverLimit is how long it may take until a reference goes on at another proxy.
 const takeoverLimit = 30 * time.Second
 
-// at is a line to one proxy and no other, for a story in which it matters which.
+// at returns a line that uses one proxy and no other, for a story in which it matters which.
 func (b *bank) at(k int) (line, error) {
 	session, err := newSession(b.options.listenAt(k), alone)
 	return line{prompt: fmt.Sprintf("proxy %d>", k), look: cyan, screen: b.screen, session: session}, err
 }
 
-// killedProxy shows that a lock outlives the proxy at which it was taken: its holder goes on at
-// another one, and who waits still waits.
+// killedProxy shows that a lock outlives the proxy at which it was acquired: its holder continues
+// at another one, and its waiters keep waiting.
 func (b *bank) killedProxy(ctx context.Context) error {
 	var lines [3]line
 	for i := range lines {
@@ -61,7 +61,7 @@ func (b *bank) killedProxy(ctx context.Context) error {
 	return b.served(ctx, waiter, queued)
 }
 
-// served shows that who waited all the time is the next.
+// served shows that the client that has waited all the time is the next holder.
 func (b *bank) served(ctx context.Context, t *teller, queued grant) error {
 	g, err := queued, error(nil)
 	for g.state == "QUEUED" && err == nil {
@@ -88,8 +88,8 @@ func (b *bank) served(ctx context.Context, t *teller, queued grant) error {
 	return nil
 }
 
-// resume asks for the lock that the teller holds, until it is served: its proxy has gone, and its
-// session first has to end.
+// resume repeats LOCK with the teller's reference until it is served: its proxy was killed, and
+// that proxy's session has to end first.
 func (t *teller) resume(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, takeoverLimit, expected("the lock to go on", fmt.Sprintf("nothing for %v", takeoverLimit)))
 	defer cancel()
@@ -110,7 +110,7 @@ func (t *teller) resume(ctx context.Context) error {
 	}
 }
 
-// beside shows a statement and its answer that were not shown when they went to and fro.
+// beside shows a statement and its answer that were not shown when they were sent.
 func (t *teller) beside(statement string, g grant) {
 	t.screen.beside(t.look, t.prompt, statement)
 	t.answer(dim, "%s", g)

@@ -21,17 +21,16 @@ const (
 	lastWords   = 5                     // lines of the log that are told of a proxy that ended
 )
 
-// errProxyEnded says that the proxy did not live as long as the story.
+// errProxyEnded says that a proxy ended before the story did.
 var errProxyEnded = errors.New("the proxy has ended")
 
-// stage is what the story is played on: a real Cassandra, and a proxy in front of each node.
-// Whoever has it calls close.
+// stage is a real Cassandra, and a proxy in front of each node. The caller of raise calls close.
 type stage struct {
 	cluster *cassandra.Cluster
 	proxies []*server
 }
 
-// raise starts all and returns when drivers are served. On an error nothing runs.
+// raise starts everything and returns when drivers are served. After an error nothing runs.
 func raise(ctx context.Context, o options, s *screen) (*stage, error) {
 	for k := 1; k <= o.count(); k++ {
 		if err := checkFree(ctx, o.listenAt(k)); err != nil {
@@ -73,7 +72,7 @@ func (st *stage) start(ctx context.Context, o options, s *screen) (err error) {
 	return nil
 }
 
-// logName is the file of a proxy's log.
+// logName returns the name of a proxy's log file.
 func logName(k int) string {
 	if k == 1 {
 		return "proxy.log"
@@ -81,8 +80,8 @@ func logName(k int) string {
 	return fmt.Sprintf("proxy%d.log", k)
 }
 
-// checkFree tells who is in the way of the proxy. Cassandra's own ports are checked by its
-// launcher.
+// checkFree returns an error if the proxy's address is in use. Cassandra's own ports are checked by
+// its launcher.
 func checkFree(ctx context.Context, addr string) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -115,7 +114,7 @@ func (s *server) listens(ctx context.Context, addr string) error {
 	}
 }
 
-// guard returns a context that ends when a proxy does that was not killed, with the reason as its
+// guard returns a context that ends when a proxy ends that was not killed, with the reason as its
 // cause.
 func (st *stage) guard(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, fail := context.WithCancelCause(ctx)
@@ -133,7 +132,7 @@ func (st *stage) guard(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, func() { fail(nil) }
 }
 
-// killProxy ends proxy k, from 1, as a crash would.
+// killProxy kills proxy k, from 1.
 func (st *stage) killProxy(k int) {
 	proxy := st.proxies[k-1]
 	proxy.gone.Store(true)
@@ -141,7 +140,7 @@ func (st *stage) killProxy(k int) {
 	<-proxy.ended
 }
 
-// obituary says what the proxy's log said last.
+// obituary returns the last lines of the proxy's log as an error.
 func (s *server) obituary() error {
 	text, err := os.ReadFile(s.log)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // window is how many stamps a holder has: W of docs/design.md 2.
 const window = 1 << 20
 
-// attempts is how often tellers without a lock may be so lucky that their losses even out.
+// attempts is how often the losses of tellers without a lock may happen to even out.
 const attempts = 5
 
 // step is a part of the story. It returns an error when it did not show what it should.
@@ -76,7 +76,7 @@ func (b *bank) withoutLocks(ctx context.Context) error {
 	return nil
 }
 
-// found makes the bank's keyspace and table, and its accounts.
+// found makes the bank's keyspace, table and accounts.
 func (b *bank) found(ctx context.Context) error {
 	b.screen.say("A bank keeps the accounts of a branch in one partition.")
 	for _, ddl := range []string{
@@ -101,7 +101,7 @@ func (b *bank) rushWithoutLocks(ctx context.Context) (sum int64, err error) {
 	return sum, err
 }
 
-// missing says how much money there is too little, or too much.
+// missing returns as text by how much the sum is too low or too high.
 func missing(n int64) string {
 	if n < 0 {
 		return fmt.Sprintf("%d came from nowhere", -n)
@@ -143,7 +143,7 @@ func (b *bank) balanced(ctx context.Context, l *line) error {
 	return b.exact(sum)
 }
 
-// exact makes sure that an audit found all the money there is.
+// exact returns an error unless an audit found the right sum.
 func (b *bank) exact(sum int64) error {
 	if sum != b.total {
 		return expected(fmt.Sprintf("the audit to find %d", b.total), sum)
@@ -179,7 +179,7 @@ func (b *bank) pausedTeller(ctx context.Context) error {
 	return nil
 }
 
-// fallAsleep has a teller take the lock for two seconds, read, and then do nothing.
+// fallAsleep has a teller acquire the lock for two seconds, read, and then do nothing.
 func (b *bank) fallAsleep(ctx context.Context, t *teller) error {
 	b.late.move = move{"anna", "ben", 100}
 	b.screen.say("Teller 1 takes the lock with a lease of two seconds, reads, and is paused: its machine is frozen, or collects garbage.")
@@ -195,14 +195,14 @@ func (b *bank) fallAsleep(ctx context.Context, t *teller) error {
 	return err
 }
 
-// silently is the line to the node for what the story does not tell.
+// silently returns a line to the node whose statements are not shown.
 func (b *bank) silently() *line {
 	quiet := b.node
 	quiet.screen = nil
 	return &quiet
 }
 
-// refused makes sure that a write was refused for the reason that the story tells.
+// refused returns an error unless a write was refused for the right reason.
 func (b *bank) refused(err error, l *line, code string) error {
 	if err == nil {
 		return expected("the write to be refused with "+code, "it was accepted")
@@ -214,7 +214,7 @@ func (b *bank) refused(err error, l *line, code string) error {
 	return nil
 }
 
-// unchanged makes sure that the accounts are, at the node, what they were.
+// unchanged returns an error unless the accounts at the node are as before.
 func (b *bank) unchanged(ctx context.Context, before balances) error {
 	now, err := b.node.getAll(ctx, readAll, branch)
 	if err != nil {
@@ -226,7 +226,7 @@ func (b *bank) unchanged(ctx context.Context, before balances) error {
 	return nil
 }
 
-// unlockedWrite shows that the table cannot be written by who does not know of locks.
+// unlockedWrite shows that a client without locks cannot write the table.
 func (b *bank) unlockedWrite(ctx context.Context) error {
 	before, err := b.silently().getAll(ctx, readAll, branch)
 	if err != nil {
@@ -245,7 +245,7 @@ func (b *bank) unlockedWrite(ctx context.Context) error {
 	return nil
 }
 
-// windows shows where the fence is: the timestamps of what a holder wrote, beside the lock row.
+// windows shows how fencing works: the timestamps of a holder's writes, and the lock row.
 func (b *bank) windows(ctx context.Context) error {
 	t := b.tellers[2]
 	b.screen.say("Teller 3 takes the lock and moves money.")
@@ -277,11 +277,11 @@ func (b *bank) windows(ctx context.Context) error {
 	return b.pastTheProxy(ctx)
 }
 
-// tagBits are those of a lock_ref that prove it; the others are its number in the queue.
+// tagBits is the length of the tag in a lock_ref; the other bits are its number in the queue.
 const tagBits = 23
 
-// fences makes sure that a stamp lies in the window of the row's holder, and that this is the one
-// with the lock_ref.
+// fences returns an error unless a stamp is in the window of the row's holder, and that holder has
+// the lock_ref.
 func (r lockRow) fences(ref, stamp int64) error {
 	if r.head == ref>>tagBits && r.base <= stamp && stamp < r.base+window {
 		return nil
@@ -289,8 +289,8 @@ func (r lockRow) fences(ref, stamp int64) error {
 	return expected(fmt.Sprintf("lock_ref %d at the head and a WRITETIME in its window", ref), fmt.Sprintf("%+v, %d", r, stamp))
 }
 
-// pastTheProxy sends the late batch as it would arrive if it had been on its way already when its
-// teller lost the lock.
+// pastTheProxy sends the late batch to the node, as if it had been in flight when its teller lost
+// the lock.
 func (b *bank) pastTheProxy(ctx context.Context) error {
 	before, err := b.silently().getAll(ctx, readAll, branch)
 	if err != nil {
@@ -310,7 +310,7 @@ func (b *bank) pastTheProxy(ctx context.Context) error {
 	return nil
 }
 
-// lastAudit shows that all the money is there, after everything that was tried.
+// lastAudit shows that the sum is right after everything that was tried.
 func (b *bank) lastAudit(ctx context.Context) error {
 	t := b.tellers[3]
 	b.screen.say("Once more under a lock, which shows the latest state for certain.")

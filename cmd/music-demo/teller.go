@@ -10,11 +10,11 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// thinking is how long a teller looks at two balances before it writes the new ones: long enough
-// for others to do the same.
+// thinking is for how long a teller waits between reading two balances and writing the new ones:
+// long enough for others to do the same.
 const thinking = 10 * time.Millisecond
 
-// branch is the partition that all of the story's accounts lie in, and so what one lock covers.
+// branch is the partition of all accounts of the story, which one lock covers.
 const branch = "zurich"
 
 // The statements of the tellers. SELECT stands before LOCK and UNLOCK for this driver's sake: it
@@ -30,10 +30,10 @@ const (
 	usingLock = " USING LOCK ?"
 )
 
-// errNoLock says that a lock was not granted though its teller had all the time it wanted.
+// errNoLock says that a lock was not granted in time.
 var errNoLock = errors.New("the lock was not granted")
 
-// line is one session of the driver, either straight to the node or through the proxy.
+// line is one session of the driver, either with the node or with the proxy.
 type line struct {
 	prompt  string // stands before what is sent on it
 	look    style
@@ -49,14 +49,14 @@ func (l *line) query(cql string, args ...any) *gocql.Query {
 	return l.session.Query(cql, args...)
 }
 
-// answer shows what came back.
+// answer shows the answer.
 func (l *line) answer(look style, format string, args ...any) {
 	if l.screen != nil {
 		l.screen.beside(look, strings.Repeat(" ", len(l.prompt)-2)+"=>", fmt.Sprintf(format, args...))
 	}
 }
 
-// shown is a statement with its values in the places of the markers, as one would type it.
+// shown returns a statement with its values in place of the markers, as one would type it.
 func shown(cql string, args []any) string {
 	for _, arg := range args {
 		literal := fmt.Sprint(arg)
@@ -113,7 +113,7 @@ func (t *teller) transfer(ctx context.Context, m move) error {
 	return t.write(ctx, m, m.after(have))
 }
 
-// transferUnderLock is transfer while the branch is this teller's alone.
+// transferUnderLock is transfer under the lock of the branch.
 func (t *teller) transferUnderLock(ctx context.Context, m move) error {
 	if _, err := t.lock(ctx, takeLock); err != nil {
 		return err
@@ -147,16 +147,16 @@ func (t *teller) lock(ctx context.Context, statement string) (grant, error) {
 	return g, err
 }
 
-// mostEarly is how often a LOCK is sent again that came too early.
+// mostEarly is how often a LOCK is repeated that came too early.
 const mostEarly = 300
 
-// early reports that a LOCK met a proxy that has not followed yet that the table is critical: it
-// says so, and to try again.
+// early reports whether a LOCK was refused by a proxy that does not know yet that the table is
+// critical.
 func early(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "it is becoming critical")
 }
 
-// unlock gives the lock back.
+// unlock releases the lock.
 func (t *teller) unlock(ctx context.Context) error {
 	_, err := t.ask(ctx, giveBack, branch, t.ref)
 	t.ref = 0
@@ -173,7 +173,7 @@ func (t *teller) ask(ctx context.Context, cql string, args ...any) (g grant, err
 	return g, nil
 }
 
-// String is the row as people would tell it.
+// String returns the row as text.
 func (g grant) String() string {
 	switch {
 	case g.state == "HELD" && g.ownerDied:

@@ -127,7 +127,7 @@ const (
 )
 
 // errOverdue means that the shutdown has taken too long.
-var errOverdue = errors.New("it did not come to its end in time after shutdown-timeout, and was left as it was")
+var errOverdue = errors.New("it did not end in time after shutdown-timeout; the process ends without waiting for it")
 
 // serveUntilSignal serves until SIGINT or SIGTERM asks for the end, and is done soon after
 // shutdown-timeout whatever hangs. From the first signal on they are no longer caught: a second one

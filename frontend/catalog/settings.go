@@ -172,7 +172,7 @@ func (s *Settings) setOther(name, value string) error {
 	case "lease":
 		d, err := time.ParseDuration(value)
 		if err != nil || d < time.Second || d > MaxDuration {
-			return fmt.Errorf("lease %q is no duration from 1s to %v", value, MaxDuration)
+			return fmt.Errorf("lease %q is not a duration from 1s to %v", value, MaxDuration)
 		}
 		s.Lease = d
 		return nil

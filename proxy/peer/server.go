@@ -150,7 +150,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, f func(context.C
 	}
 	if status != http.StatusOK {
 		w.Header().Set("Connection", "close") // do not keep the connection of an unauthenticated sender
-		s.log.Warn().Str("peer", r.RemoteAddr).Str("asked", r.URL.Path).Int("status", status).Bytes("told", told).Msg("a question of another proxy was refused")
+		s.log.Warn().Str("peer", r.RemoteAddr).Str("asked", r.URL.Path).Int("status", status).Bytes("told", told).Msg("a request of another proxy was refused")
 	}
 	_ = control.SetWriteDeadline(time.Now().Add(writeLimit))
 	w.Header().Set("Content-Type", "application/json")
