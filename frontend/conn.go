@@ -29,13 +29,12 @@ type conn struct {
 	backend net.Conn
 	up      *relay.Direction // client → backend
 	down    *relay.Direction // backend → client
-	framing relay.Framing
 
-	version     byte // the protocol version of all envelopes; set before the two goroutines start
-	clientState      // written by up
-	serverState      // written by down
-	pending          // written by both
-	lifecycle        // written by any goroutine that ends the connection
+	codec       // version, framing
+	clientState // written by up
+	serverState // written by down
+	pending     // written by both
+	lifecycle   // written by any goroutine that ends the connection
 }
 
 // clientState is the state that comes from the client's requests.
@@ -49,7 +48,6 @@ type clientState struct {
 	classifier  classify.Classifier
 	performing  int16         // the stream of the request being performed, or noStream: a panic must be answered on it
 	values      [][]byte      // memory for the values of the present request
-	scratch     []byte        // memory for decompressed bodies; nil until first used
 	afterUse    bool          // a USE has been sent, and nothing after it
 	catchUp     bool          // the schema must be read before the present request is decided about again
 	caughtUp    bool          // it has been read
@@ -88,6 +86,7 @@ func (p *pending) busy() bool { return p.streams.Any() || p.operations.count() >
 func newConn(s *Server, client net.Conn) *conn {
 	c := &conn{id: s.lastID.Add(1), server: s, client: client, address: client.RemoteAddr().String()}
 	c.performing, c.classifier.Tables = noStream, s.Tables
+	c.limits, c.stats = s.Limits, s.Stats
 	c.sample.Start()
 	c.done = make(chan struct{})
 	c.settled, c.guesses.turn, c.listing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
@@ -285,10 +284,4 @@ func (c *conn) post(envelope []byte) { c.down.Post(envelope) }
 func (c *conn) reject(h wire.Header, f *wire.Failure) {
 	c.server.Stats.Count(c.id, h.OpCode, traffic.Refused)
 	c.post(c.failureEnvelope(h.Stream, f))
-}
-
-// failureEnvelope returns an error as an envelope for the client, and counts it.
-func (c *conn) failureEnvelope(stream int16, f *wire.Failure) []byte {
-	c.server.Stats.CountFailure(f)
-	return wire.ErrorEnvelope(c.version, stream, f)
 }

@@ -56,7 +56,7 @@ func isStrange(name string) bool {
 // understood is what the proxy reads of a request, in the words of integration/parser/testdata/Frames.java.
 func understood(raw []byte) string {
 	e := wire.EnvelopeOf(raw)
-	c := &conn{server: &Server{Options: Options{Limits: limited(func(*Limits) {})}}, version: e.Version}
+	c := &conn{codec: codec{version: e.Version, limits: limited(func(*Limits) {})}}
 	c.framing.SetSegmented(e.Version >= 5)
 	body, err := c.plainBody(&e)
 	if err != nil || e.Flags&^headerFlags != 0 {

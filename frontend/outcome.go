@@ -205,18 +205,6 @@ func (c *conn) shownReference(f *sentOperation, ref musiccore.LockRef) int64 {
 	return c.server.shown(f.generation, f.key, ref)
 }
 
-// errorInstead returns an error to send in the place of answer e, with e's preamble.
-func (c *conn) errorInstead(e wire.Envelope, f *wire.Failure) wire.Envelope {
-	b := c.failureEnvelope(e.Stream, f)
-	if body, flags, err := c.plainAnswer(e); err == nil {
-		cur := wire.Cursor{Body: body}
-		if preamble := wire.ReadPreamble(&cur, flags); !cur.Bad {
-			b = preamble.PutBefore(b)
-		}
-	}
-	return wire.EnvelopeOf(b)
-}
-
 // outcome is the outcome of an operation, as Cassandra's answer shows it.
 type outcome struct {
 	what      musiccore.Outcome

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/datastax/go-cassandra-native-protocol/frame"
-	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
@@ -174,19 +172,6 @@ func (c *conn) learn(e wire.Envelope, p *preparing) (wire.Envelope, error) {
 		c.server.prepared.add(preparedID(result.PreparedQueryId), &entry, &c.made)
 	}
 	return e, nil
-}
-
-// decodePrepared decodes a RESULT of kind Prepared; it returns nil for any other answer.
-func (c *conn) decodePrepared(e wire.Envelope) (*message.PreparedResult, *frame.Frame, error) {
-	if e.OpCode != primitive.OpCodeResult {
-		return nil, nil, nil
-	}
-	f, err := c.decode(e)
-	if err != nil {
-		return nil, nil, err
-	}
-	result, _ := f.Body.Message.(*message.PreparedResult)
-	return result, f, nil
 }
 
 // ownID returns the proxy's own id for a statement. It depends only on keyspace and text, so that it is the

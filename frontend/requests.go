@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"bytes"
 	"fmt"
 	"time"
 
@@ -215,20 +214,6 @@ func (r *requests) Perform(e wire.Envelope) error {
 	return err
 }
 
-// payload returns a copy of the custom payload of a whole request, as on the wire; nil if it is
-// malformed.
-func (c *conn) payload(e wire.Envelope) []byte {
-	body, err := c.uncompressed(e)
-	if err != nil {
-		return nil
-	}
-	cur := wire.Cursor{Body: body}
-	if cur.BytesMap(); cur.Bad {
-		return nil
-	}
-	return bytes.Clone(body[:cur.At])
-}
-
 // Flushed implements relay.Handler. It blocks while the client does not read its answers, and while
 // the memory for waiting requests is used up. It stops reading from a draining connection.
 func (r *requests) Flushed() {
@@ -280,45 +265,6 @@ func (c *conn) answer(e wire.Envelope, f *wire.Failure) error {
 // answerUnreadable answers a request whose body is malformed. It returns nil.
 func (c *conn) answerUnreadable(e wire.Envelope, err error) error {
 	return c.answer(e, unreadable(e.OpCode, err))
-}
-
-// scratchSize is the size of the memory that a connection keeps to decompress requests; larger
-// requests are decompressed into new memory.
-const scratchSize = 4 << 10
-
-// plainBody returns a request's body decompressed and without its custom payload (v4 spec section
-// 2.2), as far as it has arrived. A compressed body must be whole, else the error is wire.ErrShort.
-// The result is valid until the next call.
-func (c *conn) plainBody(e *wire.Envelope) ([]byte, error) {
-	if e.Flags&(primitive.HeaderFlagCompressed|primitive.HeaderFlagCustomPayload) == 0 {
-		return e.Body(), nil
-	}
-	body, err := c.uncompressed(*e)
-	if err != nil {
-		return nil, err
-	}
-	if e.Flags.Contains(primitive.HeaderFlagCustomPayload) {
-		cur := wire.Cursor{Body: body}
-		if cur.BytesMap(); cur.Bad {
-			return nil, wire.ErrShort
-		}
-		body = body[cur.At:]
-	}
-	return body, nil
-}
-
-// uncompressed is plainBody with the custom payload.
-func (c *conn) uncompressed(e wire.Envelope) ([]byte, error) {
-	if !c.framing.Compressed(e.Header) {
-		return e.Body(), nil
-	}
-	if !e.Whole() {
-		return nil, wire.ErrShort
-	}
-	if c.scratch == nil {
-		c.scratch = make([]byte, scratchSize)
-	}
-	return wire.Decompress(c.framing.Compression, e.Body(), c.scratch, c.server.Limits().Frame)
 }
 
 // unreadable returns the decision about a body that could not be read: wait for the rest or, if it

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
@@ -128,28 +127,6 @@ func (c *conn) follow(e wire.Envelope) error {
 		c.keyspace.Store(&set.Keyspace)
 	}
 	return nil
-}
-
-// decode decodes a response of Cassandra.
-func (c *conn) decode(e wire.Envelope) (*frame.Frame, error) {
-	body, flags, err := c.plainAnswer(e)
-	if err != nil {
-		return nil, err
-	}
-	return wire.Decode(e.Header, flags, body)
-}
-
-// maxDecoded bounds the size of a decoded answer, in bytes: rows of system tables and prepared
-// metadata are small.
-const maxDecoded = 64 << 20
-
-// plainAnswer returns the decompressed body of a response, and the flags that apply to it.
-func (c *conn) plainAnswer(e wire.Envelope) ([]byte, primitive.HeaderFlag, error) {
-	if !c.framing.Compressed(e.Header) {
-		return e.Body(), e.Flags, nil
-	}
-	body, err := wire.Decompress(c.framing.Compression, e.Body(), nil, maxDecoded)
-	return body, e.Flags &^ primitive.HeaderFlagCompressed, err
 }
 
 // SchemaChange is the change that a client's DDL has made, in the protocol's words (v4 spec section
@@ -294,28 +271,4 @@ func (w *watches) removeAll() map[int16]*watch {
 	all := w.by
 	w.by = nil
 	return all
-}
-
-// warn returns an answer with warnings added. It returns e itself in protocol 3, which has no
-// warnings, and if the answer is malformed.
-func (c *conn) warn(e wire.Envelope, warnings []string) wire.Envelope {
-	if len(warnings) == 0 || c.version < byte(primitive.ProtocolVersion4) {
-		return e
-	}
-	body, flags, err := c.plainAnswer(e)
-	if err != nil {
-		return e
-	}
-	warned, ok := wire.AppendWarnings(body, flags, warnings)
-	if !ok {
-		return e
-	}
-	raw := wire.ResponseEnvelope(c.version, e.Stream, e.OpCode, warned)
-	raw[1] = byte(flags | primitive.HeaderFlagWarning)
-	return wire.EnvelopeOf(raw)
-}
-
-// warned is warn for an answer that the proxy has made itself.
-func (c *conn) warned(raw []byte, warnings []string) []byte {
-	return c.warn(wire.EnvelopeOf(raw), warnings).Raw
 }

@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
-	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
-	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
 	"music/frontend/classify"
@@ -172,13 +170,6 @@ func (s *lockStatement) label(t rewrite.Term, what string, l *Limits) (string, *
 	return label, f
 }
 
-// rows returns the envelope of a response with rows.
-func (c *conn) rows(stream int16, columns []*message.ColumnMetadata, rows ...message.Row) []byte {
-	return c.message(stream, &message.RowsResult{
-		Metadata: &message.RowsMetadata{ColumnCount: int32(len(columns)), Columns: columns}, Data: append(message.RowSet{}, rows...),
-	})
-}
-
 // boolean returns the wire form of a boolean.
 func boolean(b bool) []byte {
 	if b {
@@ -189,16 +180,6 @@ func boolean(b bool) []byte {
 
 // bigint returns the wire form of a bigint.
 func bigint(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
-
-// message returns the envelope of a response that the proxy makes.
-func (c *conn) message(stream int16, m message.Message) []byte {
-	var b bytes.Buffer
-	f := frame.NewFrame(primitive.ProtocolVersion(c.version), stream, m)
-	if err := frame.NewCodec().EncodeFrame(f, &b); err != nil {
-		return c.failureEnvelope(stream, &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_INTERNAL: " + err.Error()})
-	}
-	return b.Bytes()
-}
 
 // readList parses LIST LOCKS [ON ks.t [WHERE key]].
 func readList(r classify.Result, text []byte) (s lockStatement, pass bool, f *wire.Failure) {
