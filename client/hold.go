@@ -107,7 +107,7 @@ func (s *Session) Acquire(ctx context.Context, k Key, a Asking) (*Held, error) {
 // over reports whether nobody waits any longer.
 func (q *asking) over() bool { return !q.Forever && Boottime() >= q.until }
 
-// ahead says who has it.
+// ahead returns the holder of the lock as text.
 func (q *asking) ahead(g Grant) string {
 	if g.Holder != "" {
 		return "it is held by " + g.Holder

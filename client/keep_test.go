@@ -61,7 +61,8 @@ func TestLeaseIsRenewed(t *testing.T) {
 	})
 }
 
-// Whoever cannot renew is asked to end when a fifth of the lease is left, and ended before the lease is.
+// A command whose lease cannot be renewed is asked to end when a fifth of the lease is left, and
+// killed before the lease ends.
 func TestLeaseThatCannotBeRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKept(func(time.Duration) (time.Duration, error) { return 0, errDown })

@@ -19,7 +19,8 @@ type Listing struct {
 	LeaseMS  int64   `json:"lease_ms"`
 }
 
-// List returns who holds and who waits: of a key, of a table, or of all tables where k is empty. The warnings name proxies that were not heard.
+// List returns holders and waiters of a key, of a table, or of all tables if k is empty. The
+// warnings name proxies that did not answer.
 func (s *Session) List(ctx context.Context, k Key) (all []Listing, warnings []string, err error) {
 	cql := "LIST LOCKS"
 	if k.Table != "" {
@@ -80,7 +81,7 @@ func (s *Session) ask(ctx context.Context, cql string) (g Grant, err error) {
 	return g, err
 }
 
-// Force ends the lock of a key, whoever holds it; the audit tells the reason.
+// Force ends the lock of a key, whichever client holds it. The reason is written to the audit.
 func (s *Session) Force(ctx context.Context, k Key, reason string) (Grant, error) {
 	return s.ask(ctx, fmt.Sprintf("UNLOCK %s WHERE %s FORCE REASON %s", k.Table, k.Where, Quote(reason)))
 }

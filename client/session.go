@@ -17,7 +17,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// Options say which proxies there are and who asks.
+// Options are the addresses of the proxies, and the client's login.
 type Options struct {
 	Proxies            []string // host:port; the first that answers is used, another where it does so no more
 	Username, Password string

@@ -77,7 +77,8 @@ func TestConditionIsReadThenWritten(t *testing.T) {
 	})
 }
 
-// One conditional write of a key goes at a time, whoever sends it; one whose client goes in the middle of it is passed over.
+// Conditional writes of a key are done one at a time, whichever clients send them; one whose client
+// disconnects meanwhile is passed over.
 func TestConditionsOfAKeyTakeTurns(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
 		r, first, firstBackend := conditionRig(t, d)

@@ -166,7 +166,7 @@ func TestDrainDuringTheHandshake(t *testing.T) {
 	})
 }
 
-// Whoever sets a later deadline does not make a connection wait that drains or has ended.
+// Setting a later deadline does not make a connection wait that drains or has ended.
 func TestDeadlinesOfWhatEnds(t *testing.T) {
 	for _, ends := range []func(*conn){
 		func(c *conn) { c.drain(time.Now().Add(patience)) }, func(c *conn) { c.end(errDrained) },

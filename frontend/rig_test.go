@@ -34,7 +34,7 @@ type rig struct {
 // advertised is the address that clients are told.
 const advertised = "192.0.2.7:9999"
 
-// limited returns the default limits, but for a change; they can be changed again by whoever keeps them.
+// limited returns the default limits with a change. Callers may change them again.
 func limited(change func(*Limits)) func() *Limits {
 	l := DefaultLimits()
 	change(&l)

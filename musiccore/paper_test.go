@@ -25,7 +25,7 @@ func paper(t *testing.T, lines ...string) *stage {
 	return s
 }
 
-// shows plays a line and demands that each of these comes of it.
+// shows plays a line and checks its results.
 func (s *stage) shows(line string, want ...string) {
 	s.t.Helper()
 	var got []string

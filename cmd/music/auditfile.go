@@ -39,7 +39,7 @@ func asInfo(e *zerolog.Event, _ zerolog.Level, _ string) {
 	}
 }
 
-// reopen has what follows written to what stands at the file's path by now, as after its rotation.
+// reopen continues with the file that is at the path by now, as is needed after a rotation.
 func (a *auditOutput) reopen() {
 	if a.file == nil {
 		return

@@ -80,7 +80,7 @@ func (l *login) options() (client.Options, error) {
 	return o, err
 }
 
-// tls is how a proxy is known, and who asks it.
+// tls returns the TLS configuration: the trusted authorities and the client's own certificate.
 func (l *login) tls() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if l.authority != "" {
@@ -106,7 +106,7 @@ func (l *login) tls() (*tls.Config, error) {
 	return c, nil
 }
 
-// open connects to a proxy. Whoever has the session closes it.
+// open connects to a proxy. The caller closes the session.
 func (l *login) open(ctx context.Context) (*client.Session, error) {
 	o, err := l.options()
 	if err != nil {

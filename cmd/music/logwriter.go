@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// What the log may have to write at a time, for somebody who does not read it.
+// How much the log keeps while its reader is slow.
 const (
 	maxLogLines = 4096
 	maxLogBytes = 4 << 20

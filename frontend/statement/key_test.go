@@ -13,7 +13,7 @@ import (
 )
 
 // What Cassandra reads anew when it carries out a statement is no key: it would be another one than was locked. What it never takes for
-// a key is told at once, and by whoever knows no Go.
+// a key is told at once, and by people who know no Go.
 func TestKeysThatAreNoConstants(t *testing.T) {
 	long := strings.Repeat("x", 65536)
 	for _, c := range []struct {

@@ -77,7 +77,7 @@ func TestAnswersAreNotReplayed(t *testing.T) {
 	assert.ErrorIs(t, s.checkRequest(one, []byte("one")), errSeal, "too old")
 }
 
-// Whoever has listened cannot ask again what one proxy has asked another.
+// A recorded request of one proxy to another cannot be repeated.
 func TestQuestionsAreNotReplayed(t *testing.T) {
 	c := newCluster(t)
 	a, b := c.start(sealed(secret)), c.start(sealed(secret))

@@ -228,7 +228,7 @@ func TestSynchroniseAnySchemaInPieces(t *testing.T) {
 	t.Log(len(made), "schemas,", breaker.seen, "batches")
 }
 
-// Whoever reads meanwhile at ONE sees each row all the time (I8).
+// Clients that read at ONE meanwhile see each row all the time (I8).
 func TestRowsAreThereAllTheTime(t *testing.T) {
 	s := newStore(t, 5)
 	s.Do("CREATE TABLE KS.seen (k int, a int, b text, st text static, v int, m map<int, int>, PRIMARY KEY (k, a, b)) WITH CLUSTERING ORDER BY (a DESC, b ASC)")
