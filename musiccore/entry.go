@@ -1,9 +1,6 @@
 package musiccore
 
-import (
-	"cmp"
-	"time"
-)
+import "time"
 
 // phase is how far an entry has come; it only rises.
 type phase uint8
@@ -102,7 +99,9 @@ func (e *entry) attach(now Now, op OpID, q Request) {
 	if e.wait.op != 0 {
 		e.answer(k.grantOf(now, e))
 	}
-	e.lease = cmp.Or(q.Lease, e.lease)
+	if q.Lease > 0 {
+		e.lease = q.Lease
+	}
 	if q.By != (Client{}) {
 		e.identity.client = q.By
 	}
