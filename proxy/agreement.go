@@ -103,8 +103,9 @@ func (t *dataTable) loses(old *dataTable) bool {
 // its comment, except that it is not opened to plain writes before music.tables says so, too.
 func (t *dataTable) shown() catalog.Settings {
 	settings := t.Settings
+	ready := t.Made || t.stored.text != "" && t.stored.text != plainSettings // here, or where the node has missed it
 	switch {
-	case !t.Made || settings.Unlocked != catalog.Allow:
+	case !ready || settings.Unlocked != catalog.Allow:
 	case t.stored.err != nil:
 		settings.Unlocked = catalog.Reject
 	default:

@@ -152,6 +152,8 @@ func TestAllowWaitsForMusicTables(t *testing.T) {
 		"auto is stored":   {true, storedTable{text: "unlocked=auto, key=partition"}, catalog.Auto},
 		"not readable":     {true, storedTable{err: errors.New("no quorum")}, catalog.Reject},
 		"no lock rows yet": {false, storedTable{}, catalog.Allow},
+		"nor before":       {false, storedTable{text: plainSettings}, catalog.Allow},
+		"none seen here":   {false, storedTable{text: "unlocked=reject, key=partition"}, catalog.Reject},
 	} {
 		table := &dataTable{stored: c.stored, Critical: catalog.Critical{Made: c.made}}
 		table.readComment("@critical(unlocked=allow)")
