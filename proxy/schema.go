@@ -163,22 +163,8 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		}
 	}
 	found, late := s.keep(ctx, before, contents.critical, version)
-	byID := map[[16]byte]*dataTable{}
-	for _, t := range found {
-		byID[t.ID] = t
-		if old := before[t.ID]; old != nil && old != t && old.Generation == t.Generation {
-			t.counted.Store(old.counted.Load())
-		}
-	}
-	s.critical.set(byID)
-	s.forget(ctx, before, byID)
+	s.take(ctx, before, found)
 	defer s.known.Store(&version) // after all its critical tables have been published
-	for _, t := range found {
-		if old := before[t.ID]; old != nil {
-			s.changed(old, t)
-		}
-		s.show(t, "it is becoming critical: try again when every living proxy has followed, which takes a moment")
-	}
 	s.tables.Read(contents.names) // after the critical ones have been published
 	s.readings.end(reading)
 	if s.answered(ctx) {
@@ -203,6 +189,25 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		s.unsure.Store(true)
 	}
 	return late, errors.Join(faults...)
+}
+
+// take publishes which tables are critical now, in the place of those of before.
+func (s *schema) take(ctx context.Context, before map[[16]byte]*dataTable, found []*dataTable) {
+	byID := map[[16]byte]*dataTable{}
+	for _, t := range found {
+		byID[t.ID] = t
+		if old := before[t.ID]; old != nil && old != t && old.Generation == t.Generation {
+			t.counted.Store(old.counted.Load())
+		}
+	}
+	s.critical.set(byID)
+	s.forget(ctx, before, byID)
+	for _, t := range found {
+		if old := before[t.ID]; old != nil {
+			s.changed(old, t)
+		}
+		s.show(t, "it is becoming critical: try again when every living proxy has followed, which takes a moment")
+	}
 }
 
 // note keeps what was read. Where keyspace music was dropped or made anew, its secret is another
