@@ -1,5 +1,5 @@
-// Package check looks at a cluster as its operator would, through its proxies and with an ordinary login, and says what is fine and what is
-// not. It changes nothing.
+// Package check examines a cluster as its operator would, through its proxies and with an ordinary
+// login, and reports what is right and what is wrong. It changes nothing.
 package check
 
 import (
@@ -16,7 +16,7 @@ import (
 	"music/client"
 )
 
-// Facts are what was seen. What could not be is in Unseen, and nothing is concluded from it.
+// Facts are what could be read. What could not is in Unseen, and nothing is concluded from it.
 type Facts struct {
 	Proxies   []Proxy
 	Nodes     map[string]int // by data centre; nil = not seen
@@ -28,7 +28,7 @@ type Facts struct {
 	Unseen    []Unseen
 }
 
-// Proxy is one that is known, and what its node says.
+// Proxy is a known proxy, with what its node reports.
 type Proxy struct {
 	Address string
 	Err     error // it could not be asked: all else is empty
@@ -40,10 +40,10 @@ type Proxy struct {
 	Clients                         []Connection
 }
 
-// Connection is one that a node has with a client.
+// Connection is a client's connection to a node.
 type Connection struct{ Address, User, Driver string }
 
-// Table is one of the cluster's.
+// Table is a table of the cluster.
 type Table struct{ Keyspace, Name, ID, Comment, ReadRepair string }
 
 // Member is a row of music.proxies.
@@ -52,22 +52,23 @@ type Member struct {
 	Version         int // that its proxy speaks to others, by its life signs; 0 = it does not say
 }
 
-// Role is what a role may do.
+// Role is the permissions of a role.
 type Role struct {
 	Superuser   bool
 	Permissions map[string][]string // by resource, as system_auth has them
 }
 
-// Unseen is something that this login could not look at.
+// Unseen is something that this login could not read.
 type Unseen struct {
 	What string
 	Err  error
 }
 
-// answerTime is what all that one proxy is asked may take.
+// answerTime is how long all requests to one proxy may take.
 const answerTime = 4 * time.Second
 
-// Look asks all proxies at once: those that are given, and those that they know of. It fails where none answers.
+// Look reads the facts from all proxies concurrently: those that are given, and those that they
+// know. It fails if none answers.
 func Look(ctx context.Context, o client.Options) (*Facts, error) {
 	s, err := client.Open(ctx, o)
 	if err != nil {
@@ -89,14 +90,14 @@ func Look(ctx context.Context, o client.Options) (*Facts, error) {
 	return f, nil
 }
 
-// see notes what could not be looked at.
+// see records what could not be read.
 func (f *Facts) see(what string, err error) {
 	if err != nil {
 		f.Unseen = append(f.Unseen, Unseen{what, err})
 	}
 }
 
-// lookAtAll asks each proxy, all at once. One that goes by two addresses is there once.
+// lookAtAll reads from each proxy concurrently. A proxy with two addresses is listed once.
 func lookAtAll(ctx context.Context, o client.Options, addresses []string) []Proxy {
 	found := make([]Proxy, len(addresses))
 	var running sync.WaitGroup
@@ -119,7 +120,7 @@ func lookAtAll(ctx context.Context, o client.Options, addresses []string) []Prox
 	return all
 }
 
-// lookAt asks one proxy, which says itself at which address it is.
+// lookAt reads from one proxy, which reports its own address.
 func lookAt(ctx context.Context, o client.Options, address string) Proxy {
 	p := Proxy{Address: address, Settings: map[string]string{}}
 	s, err := client.Open(ctx, o)
@@ -137,12 +138,12 @@ func lookAt(ctx context.Context, o client.Options, address string) Proxy {
 	return p
 }
 
-// denied reports whether a login may not see something, which says nothing about the proxy.
+// denied reports whether an error only says that the login may not read something.
 func denied(err error) bool {
 	return strings.Contains(err.Error(), "has no ") && strings.Contains(err.Error(), "permission on")
 }
 
-// row asks for one row.
+// row reads one row.
 func row(ctx context.Context, s *client.Session, cql string, into ...any) error {
 	found := false
 	_, err := s.Rows(ctx, cql, func(scan func(...any) bool) bool {
@@ -177,7 +178,7 @@ func (p *Proxy) askClock(ctx context.Context, s *client.Session) error {
 	return err
 }
 
-// settings are those of a node that matter.
+// settings returns those settings of a node that matter.
 const settings = "'paxos_variant', 'commitlog_sync'"
 
 func (p *Proxy) askSettings(ctx context.Context, s *client.Session) error {
@@ -192,7 +193,8 @@ func (p *Proxy) askSettings(ctx context.Context, s *client.Session) error {
 	return err
 }
 
-// askLocks has the proxy ask all others: its warnings name those that do not answer.
+// askLocks sends LIST LOCKS, upon which the proxy asks all others: its warnings name those that do
+// not answer.
 func (p *Proxy) askLocks(ctx context.Context, s *client.Session) (err error) {
 	_, p.Silent, err = s.List(ctx, client.Named("music check"))
 	return err
@@ -211,7 +213,7 @@ func (p *Proxy) askClients(ctx context.Context, s *client.Session) error {
 	return err
 }
 
-// textOf is a text that may be null.
+// textOf returns a text that may be null.
 func textOf(s *string) string {
 	if s == nil {
 		return ""
@@ -244,7 +246,7 @@ func (f *Facts) lookAtSchema(ctx context.Context, s *client.Session) error {
 	return err
 }
 
-// lookAtMembers reads what proxies say of themselves.
+// lookAtMembers reads the proxies' own rows.
 func (f *Facts) lookAtMembers(ctx context.Context, s *client.Session) error {
 	versions := map[string]int{}
 	_, err := s.Rows(ctx, "SELECT session, version FROM music.sessions", func(scan func(...any) bool) bool {
@@ -290,10 +292,11 @@ func (f *Facts) lookAtNodes(ctx context.Context, s *client.Session) error {
 	return err
 }
 
-// driverOfProxies is how proxies call themselves on the connections of their own.
+// driverOfProxies is the driver name that proxies give on their own connections.
 const driverOfProxies = "MUSIC proxy"
 
-// serviceRoles are the roles of the proxies' own connections; none where Cassandra has no logins, or its clients are not seen.
+// serviceRoles returns the roles of the proxies' own connections; none if Cassandra has no logins,
+// or its clients cannot be read.
 func (f *Facts) serviceRoles() []string {
 	var roles []string
 	for _, p := range f.Proxies {
@@ -306,7 +309,7 @@ func (f *Facts) serviceRoles() []string {
 	return roles
 }
 
-// lookAtRole reads what a role may do, with what it has of others.
+// lookAtRole reads the permissions of a role, with those that it has from other roles.
 func (f *Facts) lookAtRole(ctx context.Context, s *client.Session, name string) error {
 	r := Role{Permissions: map[string][]string{}}
 	for asked := []string{name}; len(asked) > 0; asked = asked[1:] {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Level says how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
 // The levels, from good to bad.
@@ -15,7 +15,7 @@ const (
 	Fault   Level = "fault"
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Level Level  `json:"level"`
 	Topic string `json:"topic"` // a word that stays
@@ -23,7 +23,8 @@ type Finding struct {
 	Do    string `json:"do,omitempty"` // what to type or to change; empty where all is fine
 }
 
-// Status is what a program ends with that has found these: 0 where all is fine, 1 with warnings, 2 with faults.
+// Status returns the exit status for these findings: 0 if all is right, 1 with warnings, 2 with
+// faults.
 func Status(all []Finding) int {
 	status := 0
 	for _, f := range all {
@@ -37,13 +38,13 @@ func Status(all []Finding) int {
 	return status
 }
 
-// judgement gathers the findings of one topic.
+// judgement collects the findings of one topic.
 type judgement struct {
 	topic string
 	all   []Finding
 }
 
-// fine says that all is well, unless something was found.
+// fine adds that all is right, unless something was found.
 func (j *judgement) fine(format string, args ...any) []Finding {
 	if len(j.all) == 0 {
 		j.all = append(j.all, Finding{Level: Fine, Topic: j.topic, Text: fmt.Sprintf(format, args...)})
@@ -55,7 +56,7 @@ func (j *judgement) add(level Level, do, format string, args ...any) {
 	j.all = append(j.all, Finding{Level: level, Topic: j.topic, Text: fmt.Sprintf(format, args...), Do: do})
 }
 
-// some names at most a few.
+// some returns at most a few names.
 func some(names []string) string {
 	const most = 5
 	if len(names) <= most {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Judge says of each thing that was seen whether it is fine, in an order that stays.
+// Judge returns a finding for each thing that was checked, in a fixed order.
 func Judge(f *Facts) []Finding {
 	var all []Finding
 	for _, topic := range []func(*Facts) []Finding{
@@ -22,12 +22,12 @@ func Judge(f *Facts) []Finding {
 	return all
 }
 
-// answering are the proxies that could be asked.
+// answering returns the proxies that have answered.
 func (f *Facts) answering() []Proxy {
 	return slices.DeleteFunc(slices.Clone(f.Proxies), func(p Proxy) bool { return p.Err != nil })
 }
 
-// addresses names proxies.
+// addresses returns the addresses of proxies.
 func addresses(proxies []Proxy) []string {
 	var all []string
 	for _, p := range proxies {
@@ -37,7 +37,7 @@ func addresses(proxies []Proxy) []string {
 	return all
 }
 
-// judgeProxies: each proxy answers here, all on one port.
+// judgeProxies: each proxy answers, and all use one port.
 func judgeProxies(f *Facts) []Finding {
 	j := judgement{topic: "proxies"}
 	for _, p := range f.Proxies {
@@ -56,7 +56,7 @@ func judgeProxies(f *Facts) []Finding {
 	return j.fine("%d answer: %s", len(f.Proxies), some(addresses(f.Proxies)))
 }
 
-// judgePeers: each proxy is answered by all others.
+// judgePeers: each proxy gets answers from all others.
 func judgePeers(f *Facts) []Finding {
 	j := judgement{topic: "peers"}
 	for _, p := range f.answering() {
@@ -71,7 +71,7 @@ func judgePeers(f *Facts) []Finding {
 	return j.fine("each proxy is answered by all others")
 }
 
-// judgeNodes: a proxy before each node, and a node for each.
+// judgeNodes: there is a proxy for each node, and a node for each proxy.
 func judgeNodes(f *Facts) []Finding {
 	j := judgement{topic: "nodes"}
 	behind := map[string][]string{}
@@ -93,7 +93,7 @@ func judgeNodes(f *Facts) []Finding {
 	return j.fine("each proxy has a node of its own")
 }
 
-// judgeReleases: of Cassandra, of its schema, and of what proxies speak to each other.
+// judgeReleases: the releases of Cassandra, of the schema, and of the proxies fit together.
 func judgeReleases(f *Facts) []Finding {
 	j := judgement{topic: "releases"}
 	nodes, schemas, versions := map[string][]string{}, map[string][]string{}, map[int]bool{}
@@ -127,7 +127,7 @@ func judgeReleases(f *Facts) []Finding {
 	return j.fine("Cassandra %s; one schema; proxies speak one version", strings.Join(slices.Sorted(maps.Keys(nodes)), ", "))
 }
 
-// serves reports whether a release of Cassandra can hold locks, as proxy/release.go has it.
+// serves reports whether a release of Cassandra supports locks, as in proxy/release.go.
 func serves(release string) bool {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(release, "%d.%d.%d", &major, &minor, &patch); n < 2 {
@@ -136,13 +136,13 @@ func serves(release string) bool {
 	return major > 4 || major == 4 && (minor > 1 || minor == 1 && patch >= 6)
 }
 
-// Differences of clocks: at the larger one proxies give no lock any more (musiccore.ClockGap).
+// Differences of clocks. At the larger one, proxies grant no locks any more (musiccore.ClockGap).
 const (
 	clocksApart = time.Second
 	clocksOff   = 10 * time.Second
 )
 
-// judgeClocks: the nodes' among each other, and this machine's beside them.
+// judgeClocks: the nodes' clocks agree with each other, and with this machine's.
 func judgeClocks(f *Facts) []Finding {
 	j := judgement{topic: "clocks"}
 	all := f.answering()
@@ -165,7 +165,7 @@ func judgeClocks(f *Facts) []Finding {
 	return j.fine("the nodes' are within %v", max(apart, time.Millisecond))
 }
 
-// values are those of a setting, with the proxies whose nodes have them.
+// values returns the values of a setting, each with the proxies whose nodes have it.
 func (f *Facts) values(setting string) map[string][]string {
 	found := map[string][]string{}
 	for _, p := range f.answering() {
@@ -205,7 +205,7 @@ func judgeCommitLog(f *Facts) []Finding {
 	return j.fine("%s", strings.Join(slices.Sorted(maps.Keys(found)), ", "))
 }
 
-// unseen says that nothing is known of a topic.
+// unseen adds that a topic could not be checked.
 func (f *Facts) unseen(topic string) []Finding {
 	return []Finding{{Level: Warning, Topic: topic, Text: "not seen with this login", Do: "GRANT SELECT ON system_views.settings TO the role that you log in as here"}}
 }
@@ -213,10 +213,11 @@ func (f *Facts) unseen(topic string) []Finding {
 // companionPrefix begins the name of each lock table; the id of the data table follows.
 const companionPrefix = "music_lock_"
 
-// markedCritical is the pattern of the word in a comment, as package catalog has it.
+// markedCritical matches the mark in a comment, as package catalog does.
 const markedCritical = `(?i)(^|[^\w@])@critical\b`
 
-// critical are the critical tables: those whose comment says so, and those that have a lock table.
+// critical returns the critical tables: those whose comment says so, and those that have a lock
+// table.
 func (f *Facts) critical() (all []Table) {
 	marked := regexp.MustCompile(markedCritical)
 	for _, t := range f.Tables {
@@ -227,7 +228,7 @@ func (f *Facts) critical() (all []Table) {
 	return all
 }
 
-// companion is the lock table of a table; nil where it has none.
+// companion returns the lock table of a table; nil if it has none.
 func (f *Facts) companion(t Table) *Table {
 	i := slices.IndexFunc(f.Tables, func(c Table) bool {
 		return c.Keyspace == t.Keyspace && c.Name == companionPrefix+strings.ReplaceAll(t.ID, "-", "")
@@ -260,7 +261,7 @@ func judgeTables(f *Facts) []Finding {
 	return j.fine("%d critical tables, each with its lock table", len(all))
 }
 
-// judgeReadRepair: BLOCKING where locks and what lies under them are read.
+// judgeReadRepair: BLOCKING for lock tables and critical tables.
 func judgeReadRepair(f *Facts) []Finding {
 	j := judgement{topic: "read_repair"}
 	for _, t := range f.critical() {
@@ -275,11 +276,11 @@ func judgeReadRepair(f *Facts) []Finding {
 	return j.fine("BLOCKING on all critical tables and their lock tables")
 }
 
-// enoughKeys is how many keys a sample must have for it to say anything.
+// enoughKeys is how many keys a sample must have to be meaningful.
 const enoughKeys = 3
 
-// judgeKeys: lock rows and data are of one time. A key that was never locked has no lock row, and one that was deleted no data: only where none of
-// them has the other, they are not.
+// judgeKeys: lock rows and data are of the same time. A key that was never locked has no lock row,
+// and a deleted one no data; only if no key of the sample has both, they are not.
 func judgeKeys(f *Facts) []Finding {
 	j := judgement{topic: "lock_rows"}
 	var told []string
@@ -302,7 +303,7 @@ func judgeKeys(f *Facts) []Finding {
 	return j.fine("%s", strings.Join(told, "; "))
 }
 
-// judgeClients: connections to nodes come from where proxies are.
+// judgeClients: clients of nodes connect from the addresses of proxies.
 func judgeClients(f *Facts) []Finding {
 	j := judgement{topic: "clients"}
 	from, seen := map[string]bool{}, false // true = a proxy connects from there
@@ -324,7 +325,7 @@ func judgeClients(f *Facts) []Finding {
 	return j.fine("all connections to the nodes come from where proxies are")
 }
 
-// past are the clients of a node that do not come from one of these addresses.
+// past returns the clients of a node that do not connect from one of these addresses.
 func (p *Proxy) past(from map[string]bool) (all []string) {
 	for _, c := range p.Clients {
 		who := fmt.Sprintf("%s (role %s, %s)", c.Address, orUnknown(c.User), orUnknown(c.Driver))
@@ -335,7 +336,7 @@ func (p *Proxy) past(from map[string]bool) (all []string) {
 	return all
 }
 
-// orUnknown is a text for people.
+// orUnknown returns a text, or "unknown" if it is empty.
 func orUnknown(s string) string {
 	if s == "" {
 		return "unknown"
@@ -343,7 +344,7 @@ func orUnknown(s string) string {
 	return s
 }
 
-// judgeUnseen: what this login may not look at.
+// judgeUnseen: what this login may not read.
 func judgeUnseen(f *Facts) []Finding {
 	j := judgement{topic: "unseen"}
 	for _, u := range f.Unseen {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// musicKeyspace is the proxies' own.
+// musicKeyspace is the proxies' own keyspace.
 const musicKeyspace = "music"
 
-// anywhere stands for the data centre of a strategy that knows none.
+// anywhere stands for the data centre of a replication strategy without data centres.
 const anywhere = ""
 
 // copies is the number of replicas by data centre.
@@ -31,7 +31,7 @@ func copies(replication map[string]string) map[string]int {
 	return found
 }
 
-// total is the number of all replicas.
+// total returns the number of all replicas.
 func total(replicas map[string]int) int {
 	sum := 0
 	for _, n := range replicas {
@@ -40,7 +40,7 @@ func total(replicas map[string]int) int {
 	return sum
 }
 
-// up is how many nodes answer through their proxies, by data centre and anywhere.
+// up returns how many nodes answer through their proxies, by data centre and anywhere.
 func (f *Facts) up() map[string]int {
 	found, seen := map[string]int{}, map[string]bool{}
 	for _, p := range f.answering() {
@@ -53,8 +53,8 @@ func (f *Facts) up() map[string]int {
 	return found
 }
 
-// judgeReplicas compares the replicas of each keyspace that locks rest on with the nodes that are up. Where there is one proxy for several
-// nodes, only what that says can be told.
+// judgeReplicas compares the replicas of each keyspace that locks need with the nodes that are up.
+// If one proxy serves several nodes, only what it reports is known.
 func judgeReplicas(f *Facts) []Finding {
 	j := judgement{topic: "replicas"}
 	keyspaces := map[string]bool{musicKeyspace: true}
@@ -83,7 +83,7 @@ func judgeReplicas(f *Facts) []Finding {
 	return j.fine("%s; nodes are up for all", strings.Join(told, ", "))
 }
 
-// judgeUp says where nodes are missing for replicas.
+// judgeUp adds where too few nodes are up for the replicas.
 func (f *Facts) judgeUp(j *judgement, name string, replicas, up map[string]int) {
 	reached, n := 0, total(replicas)
 	for centre, want := range replicas {

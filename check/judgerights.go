@@ -41,7 +41,7 @@ func (f *Facts) judgeRole(j *judgement, name string, needs map[string][]string) 
 	}
 }
 
-// may reports whether a role has a permission on a resource, or on one that it lies in.
+// may reports whether a role has a permission on a resource, or on one that contains it.
 func (r Role) may(permission, resource string) bool {
 	if r.Superuser {
 		return true
@@ -58,7 +58,7 @@ func (r Role) may(permission, resource string) bool {
 	}
 }
 
-// spoken is a resource as GRANT names it.
+// spoken returns a resource as GRANT names it.
 func spoken(resource string) string {
 	parts := strings.Split(resource, "/")[1:]
 	if len(parts) == 1 {

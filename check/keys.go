@@ -10,26 +10,26 @@ import (
 	"music/client"
 )
 
-// Bounds of the look at single keys: it is a sample, and check is quick.
+// Bounds of the sample of keys, since check must be quick.
 const (
 	keysLooked = 50 // of each table, each way
 	keysShare  = 5  // that part of the time-out of an answer goes into all of them
 )
 
-// Keys is what a sample of the keys of a critical table shows.
+// Keys is the result of sampling the keys of a critical table.
 type Keys struct {
 	Table   string
 	Locked  Sample // keys with a lock row: those among them without data
 	Written Sample // keys with data: those among them without a lock row
 }
 
-// Sample is how many keys were looked at, and how many of them lack something.
+// Sample is how many keys were read, and how many of them lack something.
 type Sample struct {
 	Looked, Lacking int
 	Example         string // the first of these
 }
 
-// lookAtKeys samples the keys of each critical table until the time for it is over.
+// lookAtKeys samples the keys of each critical table until its time is over.
 func (f *Facts) lookAtKeys(ctx context.Context, s *client.Session, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -48,7 +48,7 @@ func (f *Facts) lookAtKeys(ctx context.Context, s *client.Session, limit time.Du
 	return nil
 }
 
-// lookAtKeysOf compares the keys of a table with its lock rows, each way.
+// lookAtKeysOf compares the keys of a table with its lock rows, in both directions.
 func (f *Facts) lookAtKeysOf(ctx context.Context, s *client.Session, t, companion Table) error {
 	data, err := keyColumns(ctx, s, t)
 	if err != nil {
@@ -67,13 +67,13 @@ func (f *Facts) lookAtKeysOf(ctx context.Context, s *client.Session, t, companio
 	return err
 }
 
-// side is a table with the columns of its locks' key.
+// side is a table, with those columns of it that are the lock's key.
 type side struct {
 	Table
 	key []string
 }
 
-// lacking samples the keys of one side, and counts those that the other has not.
+// lacking samples the keys of one side, and counts those that the other lacks.
 func lacking(ctx context.Context, s *client.Session, of, other side) (found Sample, err error) {
 	keys, err := s.Values(ctx, fmt.Sprintf("SELECT %s FROM %s PER PARTITION LIMIT 1 LIMIT %d", strings.Join(of.key, ", "), of.name(), keysLooked))
 	if err != nil {
@@ -96,10 +96,10 @@ func lacking(ctx context.Context, s *client.Session, of, other side) (found Samp
 	return found, nil
 }
 
-// name is the table as CQL names it.
+// name returns the table as CQL names it.
 func (t Table) name() string { return client.Identifier(t.Keyspace) + "." + client.Identifier(t.Name) }
 
-// keyColumns returns the columns of the primary key, in its order; of a lock table those of its partition key, which is all of it.
+// keyColumns returns the columns of the primary key in order; of a lock table its partition key.
 func keyColumns(ctx context.Context, s *client.Session, t Table) ([]string, error) {
 	type column struct {
 		name, kind string
@@ -125,7 +125,7 @@ func keyColumns(ctx context.Context, s *client.Session, t Table) ([]string, erro
 	return names, err
 }
 
-// swapped is a kind of column as it sorts: the partition key comes first.
+// swapped returns a kind of column such that kinds sort with the partition key first.
 func swapped(kind string) string {
 	if kind == "partition_key" {
 		return "a"

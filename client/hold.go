@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Why a lock is not had, or not any more.
+// Why a lock was not acquired, or is not held any more.
 var (
 	ErrNotHad = errors.New("the lock was not had")
 	ErrLost   = errors.New("the lock is lost: it has expired, was ended with FORCE, or its proxy died before it could be handed on")
 )
 
-// Asking says how a lock is asked for.
+// Asking is how a lock is requested.
 type Asking struct {
 	Lease   time.Duration // 0 = the table's
 	Wait    time.Duration // at most so long; 0 = not at all
@@ -26,7 +26,7 @@ type Asking struct {
 	Waiting func(Grant)   // told each time that somebody else still has it; may be nil
 }
 
-// Pace of asking. A proxy answers sooner where a driver of its kind would not wait so long.
+// Pace of the requests. A proxy answers sooner if the driver would not wait so long.
 const (
 	leastWait   = 1500 * time.Millisecond // a LOCK without WAIT may take so long, where the proxy is not configured otherwise
 	askPause    = 200 * time.Millisecond  // after an answer that it cannot be told now
@@ -34,7 +34,7 @@ const (
 	giveUpTime  = 2 * time.Second         // to leave the queue
 )
 
-// Held is a lock that was granted. It is not for concurrent use.
+// Held is a lock that was granted. It is not safe for concurrent use.
 type Held struct {
 	session *Session
 	key     Key
@@ -48,7 +48,8 @@ type Held struct {
 // Table is the table of the lock.
 func (h *Held) Table() string { return h.key.Table }
 
-// Boottime is a clock that goes on while the machine is suspended, unlike Go's own: a lease goes on, too.
+// Boottime returns a clock that goes on while the machine is suspended, as a lease does, and Go's
+// own clock does not.
 func Boottime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -57,7 +58,7 @@ func Boottime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// asking is one Acquire on its way.
+// asking is one Acquire that is under way.
 type asking struct {
 	Asking
 	session *Session
@@ -68,7 +69,8 @@ type asking struct {
 	until   time.Duration // by Boottime
 }
 
-// Acquire asks until the lock is had, or is not to be waited for any more: then the error is an ErrNotHad, and nothing is left behind.
+// Acquire sends LOCK until the lock is granted, or its wait is over: then the error is an
+// ErrNotHad, and the place in the queue has been released.
 func (s *Session) Acquire(ctx context.Context, k Key, a Asking) (*Held, error) {
 	q := &asking{Asking: a, session: s, key: k, token: gocql.MustRandomUUID().String(), until: Boottime() + a.Wait}
 	for {
@@ -104,7 +106,7 @@ func (s *Session) Acquire(ctx context.Context, k Key, a Asking) (*Held, error) {
 	}
 }
 
-// over reports whether nobody waits any longer.
+// over reports whether the wait is over.
 func (q *asking) over() bool { return !q.Forever && Boottime() >= q.until }
 
 // ahead returns the holder of the lock as text.
@@ -115,7 +117,7 @@ func (q *asking) ahead(g Grant) string {
 	return "somebody else holds it"
 }
 
-// statement is the LOCK that comes next. Without WAIT the proxy answers when it thinks best.
+// statement returns the next LOCK. Without WAIT the proxy decides how long it waits.
 func (q *asking) statement() string {
 	wait := ""
 	if left := q.until - Boottime(); !q.Forever && left < leastWait {
@@ -137,7 +139,7 @@ func (q *asking) statement() string {
 	return text
 }
 
-// again returns nil where it makes sense to ask once more: at another proxy, where this one does not answer.
+// again returns nil if LOCK should be sent once more, at another proxy if this one does not answer.
 func (q *asking) again(ctx context.Context, err error) error {
 	if q.over() {
 		return err
@@ -158,12 +160,12 @@ func (q *asking) again(ctx context.Context, err error) error {
 	return nil
 }
 
-// passing reports whether what the proxy has answered is so for the moment only.
+// passing reports whether the proxy's answer is about a temporary state.
 func passing(err error) bool {
 	return strings.Contains(err.Error(), "MUSIC_UNAVAILABLE") || code(err) == gocql.ErrCodeOverloaded
 }
 
-// leave gives up the place in the queue. Where its reference is not decided yet, that is asked for first.
+// leave releases the place in the queue. If its reference is not known, it requests that first.
 func (q *asking) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), giveUpTime)
 	defer cancel()
@@ -181,12 +183,13 @@ func (q *asking) leave() {
 	}
 }
 
-// unlockText gives a reference back.
+// unlockText returns the UNLOCK of a reference.
 func unlockText(k Key, ref int64) string {
 	return fmt.Sprintf("UNLOCK %s WHERE %s USING LOCK %d", k.Table, k.Where, ref)
 }
 
-// Renew begins the lease anew, at another proxy where this one does not answer. An ErrLost is for ever; anything else may be tried again.
+// Renew renews the lease, at another proxy if this one does not answer. An ErrLost is final; after
+// any other error it may be called again.
 func (h *Held) Renew(ctx context.Context) (end time.Duration, err error) {
 	if h.silent {
 		if err := h.session.Next(ctx); err != nil {
@@ -203,11 +206,11 @@ func (h *Held) Renew(ctx context.Context) (end time.Duration, err error) {
 	return h.End, nil
 }
 
-// errNotYet is the error of a renewal that arrived at another proxy before the lock did.
+// errNotYet is the error of a renewal at a proxy that does not have the lock yet.
 var errNotYet = errors.New("this proxy does not have the lock yet")
 
-// renewed returns why an answer to LOCK with a reference is no renewal, or nil. QUEUED is told of a lock that this proxy is taking over from one
-// that has gone: its reference goes on.
+// renewed returns why an answer to LOCK with a reference is not a renewal, or nil. QUEUED is the
+// answer if this proxy is taking the lock over from a dead session: the reference stays valid.
 func renewed(g Grant, err error) error {
 	switch {
 	case err == nil && g.State == "HELD":
@@ -220,7 +223,8 @@ func renewed(g Grant, err error) error {
 	return err
 }
 
-// Release gives the lock back, at another proxy where this one does not answer. It returns an ErrLost where the lock was lost before.
+// Release unlocks, at another proxy if this one does not answer. It returns an ErrLost if the lock
+// was lost before.
 func (h *Held) Release(ctx context.Context) error {
 	for {
 		g, err := h.session.ask(ctx, unlockText(h.key, h.Ref))
@@ -240,7 +244,7 @@ func (h *Held) Release(ctx context.Context) error {
 	}
 }
 
-// Pause waits, and reports whether ctx has not ended.
+// Pause waits, and returns false if ctx has ended.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Parts of a lease at which something is done.
+// The parts of a lease after which something is done.
 const (
 	renewPart     = 3  // a third after it began: renew
 	terminatePart = 5  // a fifth before its end: ask the command to end
@@ -27,17 +27,17 @@ type Keeper struct {
 	lost               error
 }
 
-// errUnrenewed says why a command is asked to end whose lock is still held.
+// errUnrenewed is the reason for asking a command to end whose lock is still held.
 var errUnrenewed = errors.New("the lease ends soon and could not be renewed")
 
-// renewal is what became of one try.
+// renewal is the result of one attempt to renew.
 type renewal struct {
 	end time.Duration
 	err error
 }
 
-// Keep returns when ctx ends, which it does with the command: nil, or why the lock was certainly or perhaps lost before. No renewal is under
-// way then.
+// Keep returns when ctx ends, which it does with the command: nil, or why the lock was lost,
+// certainly or perhaps, before that. No renewal is under way then.
 func (k *Keeper) Keep(ctx context.Context) error {
 	done := make(chan renewal, 1)
 	trying := false
@@ -72,7 +72,7 @@ func (k *Keeper) Keep(ctx context.Context) error {
 	}
 }
 
-// heard takes note of a renewal, and returns when the next one is due.
+// heard processes the result of a renewal, and returns when the next one is due.
 func (k *Keeper) heard(now time.Duration, r renewal) time.Duration {
 	switch {
 	case r.err == nil:
@@ -85,7 +85,7 @@ func (k *Keeper) heard(now time.Duration, r renewal) time.Duration {
 	return now + k.Lease/killPart
 }
 
-// look ends the command where it is time.
+// look ends the command if it is time.
 func (k *Keeper) look(now time.Duration, last error) {
 	left := k.End - now
 	if !k.terminated && (k.lost != nil || left <= k.Lease/terminatePart) {
@@ -102,7 +102,7 @@ func (k *Keeper) look(now time.Duration, last error) {
 	}
 }
 
-// verdict is whether the command was alone to its end.
+// verdict returns why the command did not have the lock to its end, or nil if it did.
 func (k *Keeper) verdict() error {
 	if k.lost == nil && k.Clock() >= k.End {
 		return ErrLost

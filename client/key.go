@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Key is a lock's: of a table, the key as conditions of CQL.
+// Key is the key of a lock: a table, and the key as conditions of CQL.
 type Key struct {
 	Table string // as CQL has it
 	Where string // "" = of the whole table
@@ -20,14 +20,14 @@ var (
 	ErrKey   = errors.New("not a key of the table")
 )
 
-// Named is the key of a named lock.
+// Named returns the key of a named lock.
 func Named(name string) Key { return Key{Table: "music.named", Where: "name = " + Quote(name)} }
 
-// column is a part of a table's partition key, or one of its others.
+// column is a column of a table.
 type column struct{ name, kind, cqlType string }
 
-// Key reads the words that people give a key as: the value where the partition key has one column, else column=value for each. A value
-// is written as in CQL; quotes around texts may be left out.
+// Key parses the words that people give a key as: the value, if the partition key has one column,
+// or column=value for each. A value is written as in CQL; quotes around texts may be left out.
 func (s *Session) Key(ctx context.Context, table string, words []string) (Key, error) {
 	keyspace, name, err := tableName(table)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Session) Key(ctx context.Context, table string, words []string) (Key, e
 	return keyOf(table, columns, words)
 }
 
-// columns are those of a table.
+// columns returns the columns of a table.
 func (s *Session) columns(ctx context.Context, keyspace, name string) ([]column, error) {
 	var all []column
 	cql := "SELECT column_name, kind, type FROM system_schema.columns WHERE keyspace_name = " + Quote(keyspace) + " AND table_name = " + Quote(name)
@@ -58,7 +58,7 @@ func (s *Session) columns(ctx context.Context, keyspace, name string) ([]column,
 	return all, err
 }
 
-// keyOf makes conditions of words.
+// keyOf returns words as conditions.
 func keyOf(table string, columns []column, words []string) (Key, error) {
 	var partition []column
 	byName := map[string]column{}
@@ -87,7 +87,7 @@ func keyOf(table string, columns []column, words []string) (Key, error) {
 	return Key{Table: table, Where: strings.Join(parts, " AND ")}, nil
 }
 
-// namesOf lists columns.
+// namesOf returns the names of columns as a list.
 func namesOf(columns []column) string {
 	var names []string
 	for _, c := range columns {
@@ -96,7 +96,7 @@ func namesOf(columns []column) string {
 	return strings.Join(names, ", ")
 }
 
-// Patterns of constants and names that stand in a statement as they are.
+// Patterns of constants and names that are valid in a statement as they are.
 const (
 	numberForm = `^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$`
 	uuidForm   = `^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`
@@ -106,13 +106,14 @@ const (
 	tableForm  = `^("(?:[^"]|"")+"|\w+)\.("(?:[^"]|"")+"|\w+)$`
 )
 
-// matches reports whether a text is of a pattern.
+// matches reports whether a text matches a pattern.
 func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
 
 // errConstant says that a value cannot be one of its type.
 var errConstant = errors.New("not a constant of its type")
 
-// literalOf is a value as CQL writes it. Nothing but a constant comes out, whatever goes in.
+// literalOf returns a value as CQL writes it. The result is always one constant, whatever the
+// value.
 func literalOf(cqlType, value string) (string, error) {
 	form := numberForm
 	switch cqlType {
@@ -140,7 +141,7 @@ func literalOf(cqlType, value string) (string, error) {
 // Quote returns a text as CQL writes it.
 func Quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// Identifier is a name as CQL writes it.
+// Identifier returns a name as CQL writes it.
 func Identifier(name string) string {
 	if matches(nameForm, name) {
 		return name
@@ -148,7 +149,7 @@ func Identifier(name string) string {
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 }
 
-// tableName reads keyspace.table as CQL does: without quotes case does not count.
+// tableName parses keyspace.table as CQL does: without quotes, case does not matter.
 func tableName(table string) (keyspace, name string, err error) {
 	parts := regexp.MustCompile(tableForm).FindStringSubmatch(table)
 	if parts == nil {

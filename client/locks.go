@@ -40,7 +40,7 @@ func (s *Session) List(ctx context.Context, k Key) (all []Listing, warnings []st
 	return all, warnings, err
 }
 
-// Grant is what LOCK and UNLOCK answer.
+// Grant is the answer to LOCK and UNLOCK.
 type Grant struct {
 	Applied   bool
 	Ref       int64 // 0 = none, or not decided yet
@@ -52,7 +52,7 @@ type Grant struct {
 	Warnings  []string
 }
 
-// errNoRow says that a proxy has answered a LOCK as none does.
+// errNoRow says that a LOCK was answered without a row.
 var errNoRow = errors.New("the proxy has answered no row")
 
 // ask sends LOCK or UNLOCK.

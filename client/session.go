@@ -1,5 +1,5 @@
-// Package client is an ordinary client of the proxies: it logs in as anybody does, lists and ends locks, and runs a command under one. It
-// knows of a proxy what any driver knows.
+// Package client is an ordinary client of the proxies: it logs in, lists and ends locks, and runs a
+// command under a lock. It uses nothing of a proxy that other drivers do not.
 package client
 
 import (
@@ -25,14 +25,14 @@ type Options struct {
 	Timeout            time.Duration
 }
 
-// Why nothing can be asked. The texts say what to do.
+// Why no proxy could be asked. The texts say what to do.
 var (
 	ErrUnreachable = errors.New("no proxy answers: is one running there? --proxy says where")
 	ErrLogin       = errors.New("the login is refused: see --username and --password-file")
 	ErrNoProxy     = errors.New("what answers there is Cassandra itself, and no MUSIC proxy: give the address of a proxy with --proxy")
 )
 
-// Session is connected to one proxy at a time. It is not for concurrent use.
+// Session is connected to one proxy at a time. It is not safe for concurrent use.
 type Session struct {
 	options Options
 	at      int // in options.Proxies
@@ -68,7 +68,8 @@ func (s *Session) Next(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, errors.Join(faults...))
 }
 
-// Discover takes note of the proxies that the one asked knows of, so that there is another where it does not answer any more.
+// Discover learns the proxies that the present one knows, so that another can be used if it does
+// not answer any more.
 func (s *Session) Discover(ctx context.Context) error {
 	_, err := s.Rows(ctx, "SELECT native_address, native_port FROM system.peers_v2", func(scan func(...any) bool) bool {
 		var ip net.IP
@@ -82,16 +83,17 @@ func (s *Session) Discover(ctx context.Context) error {
 	return err
 }
 
-// Known are the proxies that are known.
+// Known returns the known proxies.
 func (s *Session) Known() []string { return slices.Clone(s.options.Proxies) }
 
-// Address is that of the proxy which is asked.
+// Address returns the address of the present proxy.
 func (s *Session) Address() string { return s.options.Proxies[s.at] }
 
-// closeTime is what the end of a connection may take.
+// closeTime is how long closing a connection may take.
 const closeTime = 200 * time.Millisecond
 
-// Close ends the connection. gocql 2.1.2 waits for a proxy that does not answer: what hangs then is left to end by itself.
+// Close closes the connection. gocql 2.1.2 waits for a proxy that does not answer: then Close
+// leaves it behind.
 func (s *Session) Close() {
 	if s.cql == nil {
 		return
@@ -110,7 +112,7 @@ func (s *Session) Close() {
 	}
 }
 
-// connect logs in at one proxy, and meets no other.
+// connect logs in at one proxy and uses no other.
 func connect(o Options, address string) (*gocql.Session, error) {
 	c := gocql.NewCluster(address)
 	c.DisableInitialHostLookup = true
@@ -133,13 +135,13 @@ func connect(o Options, address string) (*gocql.Session, error) {
 	return session, nil
 }
 
-// isLogin reports whether a login was refused, or none was given where one is asked for.
+// isLogin reports whether a login was refused, or is required and was not given.
 func isLogin(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "authentication required") || strings.Contains(text, "Provided username") || code(err) == gocql.ErrCodeCredentials
 }
 
-// code is that of an ERROR which Cassandra or the proxy has answered; -1 where err is none.
+// code returns the code of an ERROR of Cassandra or the proxy; -1 if err is not one.
 func code(err error) int {
 	var told gocql.RequestError
 	if errors.As(err, &told) {
@@ -148,10 +150,12 @@ func code(err error) int {
 	return -1
 }
 
-// Answered reports whether err is what the proxy, or Cassandra behind it, has said: to ask another proxy would not help.
+// Answered reports whether err is an answer of the proxy, or of Cassandra behind it: another proxy
+// would not help.
 func Answered(err error) bool { return code(err) >= 0 }
 
-// Rows asks and calls each with each row, whose columns it scans. It returns the warnings of the answer.
+// Rows sends a query, scans the columns of each row and calls each. It returns the warnings of the
+// answer.
 func (s *Session) Rows(ctx context.Context, cql string, each func(scan func(...any) bool) bool) ([]string, error) {
 	if s.cql == nil {
 		return nil, ErrUnreachable
@@ -163,7 +167,8 @@ func (s *Session) Rows(ctx context.Context, cql string, each func(scan func(...a
 	return warnings, explained(iter.Close())
 }
 
-// Values asks with values bound, and returns the rows as values that can be bound again.
+// Values sends a statement with bound values, and returns the rows as values that can be bound
+// again.
 func (s *Session) Values(ctx context.Context, cql string, bound ...any) (rows [][]any, err error) {
 	if s.cql == nil {
 		return nil, ErrUnreachable
@@ -178,7 +183,7 @@ func (s *Session) Values(ctx context.Context, cql string, bound ...any) (rows []
 	}
 }
 
-// Shown is a row of Values for people.
+// Shown returns a row of Values as text.
 func Shown(row []any) string {
 	var all []string
 	for _, value := range row {
@@ -187,7 +192,7 @@ func Shown(row []any) string {
 	return strings.Join(all, ", ")
 }
 
-// explained is an error with what to do where its own text does not say so.
+// explained adds what to do to an error whose own text does not say it.
 func explained(err error) error {
 	switch {
 	case err == nil:

@@ -11,7 +11,7 @@ import (
 	"music/config"
 )
 
-// auditOutput is where the audit is written to: the log, or a file of its own.
+// auditOutput is the destination of the audit: the log, or a file of its own.
 type auditOutput struct {
 	log   zerolog.Logger // for the lines
 	lines *logWriter     // nil where it is the log
@@ -59,15 +59,15 @@ func (a *auditOutput) close(limit time.Duration) {
 	}
 }
 
-// auditFile is a file that is added to. For concurrent use.
+// auditFile is a file that lines are appended to. It is safe for concurrent use.
 type auditFile struct {
 	path string
 	mu   sync.Mutex
 	open *os.File
 }
 
-// reopen opens the file at the path, which is made where there is none, readable for its owner
-// alone. Where that fails, the one that was open goes on.
+// reopen opens the file at the path, and makes it if there is none, readable for its owner only.
+// After an error, the file that was open stays in use.
 func (f *auditFile) reopen() error {
 	file, err := os.OpenFile(f.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

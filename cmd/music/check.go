@@ -74,8 +74,8 @@ func writeFindings(out io.Writer, form string, all []check.Finding) error {
 	return err
 }
 
-// wrapped is a text on lines that fit a terminal behind the indent; width 0 = one line. A longer
-// word is left as it is.
+// wrapped returns a text on lines that fit a terminal after the indent; width 0 = one line. A
+// longer word is not broken.
 func wrapped(text string, width int) string {
 	room := width - findingIndent - 2
 	if width == 0 || room < 10 {

@@ -15,7 +15,7 @@ import (
 	"music/client"
 )
 
-// failed is the error of a command that was called as it should be.
+// failed is the error of a command that was called correctly.
 type failed struct{ error }
 
 // Unwrap returns the wrapped error.
@@ -29,7 +29,7 @@ var (
 	errNoSigner = errors.New("no certificate in it")
 )
 
-// login is how a command reaches the proxies, as any client does.
+// login is how a command connects to the proxies, as any client does.
 type login struct {
 	proxies                 []string
 	username, passwordFile  string
@@ -38,7 +38,7 @@ type login struct {
 	timeout                 time.Duration
 }
 
-// flags are those of every command that asks a proxy.
+// flags adds the flags of every command that connects to a proxy.
 func (l *login) flags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&l.proxies, "proxy", []string{"127.0.0.1:9042"}, "proxies, host:port each; the first that answers is asked")
 	flags.StringVarP(&l.username, "username", "u", "", "role to log in as, where Cassandra asks for a login")
@@ -50,7 +50,7 @@ func (l *login) flags(flags *pflag.FlagSet) {
 	flags.DurationVar(&l.timeout, "timeout", 10*time.Second, "how long connecting, and each answer, may take")
 }
 
-// options are what was given; an error is one of usage.
+// options returns the client's options; an error is one of usage.
 func (l *login) options() (client.Options, error) {
 	o := client.Options{Proxies: l.proxies, Username: l.username, Timeout: l.timeout}
 	switch {

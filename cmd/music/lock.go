@@ -20,7 +20,7 @@ import (
 	"music/client"
 )
 
-// Statuses of `music lock` beside those of its command.
+// Exit statuses of `music lock` besides those of its command.
 const (
 	statusNotHad      = 75               // EX_TEMPFAIL: the lock was not had, or not to the end
 	statusNoRun       = 126              // the command cannot be run
@@ -32,20 +32,20 @@ const (
 	lockTableVariable = "LOCK_TABLE"
 )
 
-// Why a lock is not asked for.
+// Why no lock is requested.
 var (
 	errNoCommand  = errors.New("the command is missing: music lock NAME -- COMMAND, or music lock TABLE KEY... -- COMMAND")
 	errShortLease = errors.New("--lease is shorter than 1s: it could not be renewed in time")
 	errWaitBelow  = errors.New("--wait is below 0")
 )
 
-// ended is the end of a command with its status, of which all has been said.
+// ended is the end of a command with its exit status; everything about it has been printed.
 type ended int
 
-// Error implements error; nobody prints it.
+// Error implements error; it is not printed.
 func (e ended) Error() string { return "status " + strconv.Itoa(int(e)) }
 
-// lockRun is what `music lock` was asked for.
+// lockRun is one call of `music lock`.
 type lockRun struct {
 	program
 	login  login
@@ -80,7 +80,7 @@ func (p program) lockCommand() *cobra.Command {
 	return command
 }
 
-// read reads the arguments, of which so many stand before --, and runs.
+// read parses the arguments, of which n are before --, and runs.
 func (r *lockRun) read(args []string, before int) error {
 	switch {
 	case before < 1 || before == len(args):
@@ -111,7 +111,7 @@ func (r *lockRun) say(text string) {
 	_, _ = fmt.Fprintf(r.stderr, "music lock: %s\n", strings.ReplaceAll(text, "\n", "; "))
 }
 
-// run takes the lock, runs the command, and gives the lock back.
+// run acquires the lock, runs the command, and releases the lock.
 func (r *lockRun) run() error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
@@ -157,10 +157,10 @@ func (r *lockRun) run() error {
 	return ended(status)
 }
 
-// usageError is an error in what was given, of which the status of usage tells.
+// usageError is an error in the arguments, for which there is an exit status.
 type usageError struct{ error }
 
-// acquire waits for the lock; a signal ends that.
+// acquire waits for the lock; a signal ends the wait.
 func (r *lockRun) acquire(signals <-chan os.Signal) (*client.Session, *client.Held, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	var listening sync.WaitGroup
@@ -182,7 +182,7 @@ func (r *lockRun) acquire(signals <-chan os.Signal) (*client.Session, *client.He
 	return s, held, err
 }
 
-// ask connects to a proxy and asks for the lock.
+// ask connects to a proxy and requests the lock.
 func (r *lockRun) ask(ctx context.Context) (*client.Session, *client.Held, error) {
 	o, err := r.login.options()
 	if err != nil {
@@ -213,11 +213,11 @@ func (r *lockRun) ask(ctx context.Context) (*client.Session, *client.Held, error
 	return s, held, err
 }
 
-// under runs the command under a lock that is held. The error is why the lock was lost before its
-// end, if it was.
+// under runs the command under a lock that is held. The error is why the lock was lost before the
+// command's end, if it was.
 func (r *lockRun) under(held *client.Held, signals <-chan os.Signal) (status int, lost error) {
-	// The kernel ends the command with the thread that has started it: with this process, then, and
-	// not before.
+	// The kernel kills the command when the thread ends that has started it: so it must end with
+	// this process and not before.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	front := inFront()
@@ -255,7 +255,7 @@ func (r *lockRun) under(held *client.Held, signals <-chan os.Signal) (status int
 	return statusOf(command.ProcessState), lost
 }
 
-// command is what is to be run, as a process group of its own; front = it gets the terminal.
+// command returns the command, in a process group of its own; front = it gets the terminal.
 func (r *lockRun) command(held *client.Held, front bool) *exec.Cmd {
 	command := exec.Command(r.path, r.args[1:]...) //nolint:gosec,noctx // what the user has typed; it ends with its lock, not with a context
 	command.Args[0] = r.args[0]
@@ -277,19 +277,18 @@ func passOn(ctx context.Context, signals <-chan os.Signal, group int) {
 	}
 }
 
-// inFront reports whether this process group is the one that reads from the terminal.
+// inFront reports whether this process group reads from the terminal.
 func inFront() bool {
 	group, err := unix.IoctlGetInt(int(os.Stdin.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
 }
 
-// takeBack makes this process group the one that reads from the terminal again: a script may go on
-// after it.
+// takeBack gives the terminal back to this process group, since a script may continue afterwards.
 func takeBack() {
 	_ = unix.IoctlSetPointerInt(int(os.Stdin.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
 }
 
-// awaitEnd waits for the end of a child and leaves it to be waited for.
+// awaitEnd waits for the end of a child without reaping it.
 func awaitEnd(pid int) {
 	for {
 		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
@@ -298,7 +297,7 @@ func awaitEnd(pid int) {
 	}
 }
 
-// statusOf is the status of a command as a shell tells it.
+// statusOf returns the exit status of a command as a shell does.
 func statusOf(state *os.ProcessState) int {
 	if wait, ok := state.Sys().(syscall.WaitStatus); ok && wait.Signaled() {
 		return statusBySignal + int(wait.Signal())

@@ -30,7 +30,7 @@ const (
 // errOutput says that a form of output is unknown.
 var errOutput = errors.New("-o is text or json")
 
-// locksView is what `music locks` was asked for.
+// locksView is one call of `music locks`.
 type locksView struct {
 	login  login
 	form   string
@@ -104,7 +104,7 @@ func (v *locksView) run(ctx context.Context, args []string) error {
 	}
 }
 
-// show asks once and writes the answer.
+// show reads the locks once and writes them.
 func (v *locksView) show(ctx context.Context, s *client.Session, k client.Key) error {
 	all, warnings, err := s.List(ctx, k)
 	if err != nil {
@@ -138,8 +138,8 @@ func (v *locksView) writeJSON(all []client.Listing) error {
 	return encoder.Encode(all)
 }
 
-// lockTable is a line for each lock; where a line is wider than width (0 = any), a few short ones
-// for each.
+// lockTable returns a line for each lock, or several short ones if lines would be wider than width
+// (0 = any).
 func lockTable(all []client.Listing, width int) string {
 	if len(all) == 0 {
 		return "no locks\n"
@@ -159,7 +159,7 @@ func lockTable(all []client.Listing, width int) string {
 	return text.String()
 }
 
-// lockList is a few lines for each lock.
+// lockList returns a few lines for each lock.
 func lockList(all []client.Listing) string {
 	var text strings.Builder
 	for _, l := range all {
@@ -170,7 +170,7 @@ func lockList(all []client.Listing) string {
 	return text.String()
 }
 
-// lockCells is a lock as people read it.
+// lockCells returns a lock as text.
 func lockCells(l client.Listing) []string {
 	holder, number, lease := "-", "-", "-"
 	if l.Holder != nil {
@@ -185,7 +185,7 @@ func lockCells(l client.Listing) []string {
 	return []string{printable(l.Table), printable(l.Key), strconv.Itoa(l.Position), l.State, holder, shortTime(l.AgeMS), lease, number}
 }
 
-// shortTime is a number of milliseconds as people read it.
+// shortTime returns a number of milliseconds as text.
 func shortTime(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	if d >= time.Minute {
@@ -194,7 +194,8 @@ func shortTime(ms int64) string {
 	return d.Round(100 * time.Millisecond).String()
 }
 
-// printable is a text that changes nothing at a terminal: others choose what they call themselves.
+// printable returns a text, quoted if not all of its characters can be printed: clients choose the
+// names that are shown here.
 func printable(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
@@ -202,7 +203,7 @@ func printable(s string) string {
 	return s
 }
 
-// widthOf is the number of columns of a terminal; 0 where out is none.
+// widthOf returns the number of columns of a terminal; 0 if out is not one.
 func widthOf(out io.Writer) int {
 	if !terminal(out) {
 		return 0

@@ -28,7 +28,7 @@ func setLevel(c config.Log) error {
 	return nil
 }
 
-// formatted is where lines of JSON are written to, in the form that is asked for.
+// formatted returns a writer that takes lines of JSON and writes them in the configured form.
 func formatted(c config.Log, out io.Writer) io.Writer {
 	if c.Format == "text" || c.Format == "auto" && terminal(out) {
 		return zerolog.ConsoleWriter{Out: out, TimeFormat: time.StampMilli, NoColor: !terminal(out)}
@@ -36,7 +36,7 @@ func formatted(c config.Log, out io.Writer) io.Writer {
 	return out
 }
 
-// terminal tells whether somebody looks at the log as it is written; elsewhere colours are noise.
+// terminal reports whether the log is written to a terminal; elsewhere it has no colours.
 func terminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	return ok && isatty.IsTerminal(file.Fd())

@@ -16,8 +16,9 @@ const (
 	maxLogBytes = 4 << 20
 )
 
-// logWriter hands lines on without ever waiting for who reads them. What there is no room for is
-// dropped, counted, and told of in the log as soon as a line gets through. For concurrent use.
+// logWriter passes lines on without ever waiting for their reader. Lines for which there is no room
+// are dropped and counted, and the log says how many as soon as a line can be written. It is safe
+// for concurrent use.
 type logWriter struct {
 	out     io.Writer
 	lines   chan []byte
@@ -66,7 +67,7 @@ func (w *logWriter) run() {
 	}
 }
 
-// put writes one line, and how many have been dropped since that was told last.
+// put writes one line, and before it how many have been dropped since that was last written.
 func (w *logWriter) put(line []byte) {
 	w.held.Add(-int64(len(line)))
 	if _, err := w.out.Write(line); err != nil {

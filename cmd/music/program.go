@@ -31,7 +31,7 @@ const (
 // errServe marks errors of a proxy that had started, or was tried; they have been told.
 var errServe = errors.New("proxy failed")
 
-// program is the command with all that it touches of the world around it.
+// program is the command with everything that it uses of its environment.
 type program struct {
 	environ        []string
 	stdout, stderr io.Writer
@@ -71,7 +71,7 @@ func (p program) run(args []string) int {
 	return statusUsage
 }
 
-// complain tells an error of several lines as a list under one.
+// complain prints an error of several lines as a list.
 func (p program) complain(err error) {
 	lines := strings.Split(err.Error(), "\n")
 	_, _ = fmt.Fprintf(p.stderr, "music: %s\n", strings.Join(lines, "\n  "))
@@ -101,7 +101,7 @@ func (p program) proxyCommand() *cobra.Command {
 	return command
 }
 
-// checkStart says of each thing that a start needs whether it is there.
+// checkStart reports for each precondition of a start whether it is met.
 func (p program) checkStart(cfg config.Config) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -170,8 +170,8 @@ func (p program) serveUntilSignal(cfg config.Config, load func() (config.Config,
 	return nil
 }
 
-// reload loads the configuration again, and returns the one that a proxy that runs with another has
-// from now on. It tells what has changed and what has not.
+// reload loads the configuration again, and returns the one that the running proxy has from now on.
+// It logs what has changed and what has not.
 func reload(running config.Config, load func() (config.Config, error), log zerolog.Logger) config.Config {
 	next, err := load()
 	if err != nil {
@@ -183,13 +183,13 @@ func reload(running config.Config, load func() (config.Config, error), log zerol
 		log.Error().Err(err).Msg("SIGHUP: the level of the log stays")
 	}
 	level := map[bool]zerolog.Level{true: zerolog.WarnLevel, false: zerolog.InfoLevel}[len(restart) > 0]
-	// Without a level of its own the line is told whatever the level of the log is now.
+	// A line without a level is logged whatever the level of the log is.
 	line := log.Log().Stringer(zerolog.LevelFieldName, level)
 	line.Strs("taken_over", taken).Strs("wait_for_a_restart", restart).Msg("SIGHUP: the configuration was read again")
 	return now
 }
 
-// serveInTime serves until ctx ends, and waits for the proxy's end no longer than it may take.
+// serveInTime serves until ctx ends, and waits for the proxy's end no longer than allowed.
 func (p program) serveInTime(ctx context.Context, cfg config.Config, logs proxy.Logs, reloads <-chan config.Config, dropped prometheus.Collector) error {
 	overdue := make(chan struct{})
 	defer context.AfterFunc(ctx, func() {

@@ -47,7 +47,7 @@ func (p program) unlockCommand() *cobra.Command {
 	return command
 }
 
-// unlock ends a lock and says which.
+// unlock ends a lock and prints which.
 func (p program) unlock(ctx context.Context, from *login, args []string, reason string) error {
 	s, err := from.open(ctx)
 	if err != nil {
