@@ -1,4 +1,4 @@
-"""Tells what the Python driver shows of ordinary CQL. Arguments: host, keyspace. The output must not depend on the host."""
+"""Prints what the Python driver shows of ordinary CQL. Arguments: host, keyspace. The output must not depend on the host."""
 import sys
 import uuid
 from collections import namedtuple

@@ -1,4 +1,4 @@
-"""Connects to a cluster once for each line on stdin, and tells what came of it, a line each."""
+"""Connects to a cluster once for each line on stdin, and prints the result, a line each."""
 import sys
 
 from cassandra.cluster import Cluster

@@ -1,4 +1,4 @@
-"""Carries out statements for the tests: one JSON object a line in, one out. Arguments: host, keyspace, and for TLS the files of
+"""Executes statements for the tests: one JSON object a line in, one out. Arguments: host, keyspace, and for TLS the files of
 the signers, of a certificate and of its key."""
 import json
 import re

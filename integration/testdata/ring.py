@@ -1,4 +1,4 @@
-"""Which node, by its host id, answers for each of so many keys, as a JSON object. Arguments: host, nodes to wait for, keys."""
+"""Prints which node, by its host id, answers for each of a number of keys, as a JSON object. Arguments: host, nodes to wait for, keys."""
 import json
 import sys
 import time

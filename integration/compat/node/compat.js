@@ -1,5 +1,5 @@
 'use strict';
-// Tells what the driver for Node.js shows of ordinary CQL. Arguments: host, keyspace. The output must not depend on the host.
+// Prints what the driver for Node.js shows of ordinary CQL. Arguments: host, keyspace. The output must not depend on the host.
 const cassandra = require('cassandra-driver');
 
 const { types } = cassandra;

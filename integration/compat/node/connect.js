@@ -1,5 +1,5 @@
 'use strict';
-// Connects to a cluster once for each line on stdin, and prints what came of it, a line each. Argument: host.
+// Connects to a cluster once for each line on stdin, and prints the result, a line each. Argument: host.
 const readline = require('readline');
 const cassandra = require('cassandra-driver');
 

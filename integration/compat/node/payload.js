@@ -1,5 +1,5 @@
 'use strict';
-// Sends a custom payload with statements, and prints what came back with each. Arguments: host, keyspace, the lock_ref of branch b.
+// Sends a custom payload with statements, and prints the payload of each answer. Arguments: host, keyspace, the lock_ref of branch b.
 const cassandra = require('cassandra-driver');
 
 async function main(host, keyspace, ref) {

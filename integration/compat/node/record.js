@@ -1,5 +1,5 @@
 'use strict';
-// Notes every address that this process connects a socket to, a line each, in the file named by MUSIC_CONNECTS.
+// Records every address that this process connects a socket to, a line each, in the file named by MUSIC_CONNECTS.
 const fs = require('fs');
 const net = require('net');
 

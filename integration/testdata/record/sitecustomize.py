@@ -1,4 +1,4 @@
-"""Notes every address that this interpreter connects a socket to, a line each, in the file named by MUSIC_CONNECTS."""
+"""Records every address that this interpreter connects a socket to, a line each, in the file named by MUSIC_CONNECTS."""
 import os
 import socket
 

@@ -40,7 +40,7 @@ import java.util.UUID;
 import java.util.concurrent.CompletionStage;
 import java.util.stream.Collectors;
 
-/** Tells what the driver for Java shows of ordinary CQL. Arguments: host, keyspace, version. The output must not depend on the host. */
+/** Prints what the driver for Java shows of ordinary CQL. Arguments: host, keyspace, version. The output must not depend on the host. */
 public final class Compat {
   private final CqlSession session;
   private final String keyspace;
@@ -57,7 +57,7 @@ public final class Compat {
   private ResultSet attempt(String name, Statement<?> statement) {
     try {
       ResultSet result = session.execute(statement);
-      boolean applied = result.wasApplied(); // the driver tells it only before the rows are taken
+      boolean applied = result.wasApplied(); // the driver knows it only before the rows are read
       List<String> columns = new ArrayList<>();
       result.getColumnDefinitions().forEach(c -> columns.add(c.getKeyspace() + "." + c.getTable() + "." + c.getName() + " " + c.getType().asCql(true, true)));
       List<String> rows = result.all().stream().map(Row::getFormattedContents).collect(Collectors.toList());
@@ -74,7 +74,7 @@ public final class Compat {
     return attempt(name, SimpleStatement.newInstance(cql, values));
   }
 
-  /** An error without the address of whoever has told it. */
+  /** Returns an error without the address of the node that sent it. */
   private static String told(Exception e) {
     if (e instanceof AllNodesFailedException failed) {
       return failed.getAllErrors().values().stream().flatMap(List::stream).map(x -> x.getClass().getSimpleName()).collect(Collectors.joining(", "));

@@ -5,7 +5,7 @@ import com.datastax.oss.driver.api.core.config.DriverConfigLoader;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 
-/** Connects to a cluster once for each line on stdin, in whatever version of the protocol, and prints what came of it, a line each. Argument: host. */
+/** Connects to a cluster once for each line on stdin, in the protocol version that the driver negotiates, and prints the result, a line each. Argument: host. */
 public final class Connect {
   public static void main(String[] args) throws Exception {
     BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));

@@ -66,7 +66,7 @@ public final class Locks {
     session.execute(way.of(WRITE, ref, 7L, branch, "x"));
     session.execute(way.of("INSERT INTO accounts (branch, id, balance) VALUES (?, ?, ?) USING LOCK ?", branch, "y", 8L, ref));
     same(7L, session.execute(way.of(READ, branch, "x", ref)).one().getLong("balance"));
-    same(7L, session.execute(way.of(READ, branch, "x", ref)).one().getLong("balance")); // by the metadata of before, in version 5
+    same(7L, session.execute(way.of(READ, branch, "x", ref)).one().getLong("balance")); // in version 5 by the metadata from PREPARE
     refused("MUSIC_NOT_HELD", way.of(WRITE, ref + 1, 9L, branch, "x"));
     same(true, session.execute(way.of("UPDATE accounts USING LOCK ? SET balance = ? WHERE branch = ? AND id = ? IF balance = ?", ref, 10L, branch, "x", 7L)).wasApplied());
     Row now = session.execute(way.of("UPDATE accounts USING LOCK ? SET balance = ? WHERE branch = ? AND id = ? IF balance = ?", ref, 11L, branch, "x", 7L)).one();
@@ -89,7 +89,7 @@ public final class Locks {
     return (BatchableStatement<?>) way.of(cql, values);
   }
 
-  /** What waits is answered while others are at work on the same connection, and a token makes asking again harmless. */
+  /** LOCKs that wait are answered while other requests use the same connection, and with a token a LOCK can be repeated. */
   private void queue() throws Exception {
     long first = granted(SimpleStatement.newInstance("SELECT LOCK accounts WHERE branch = ? LEASE 30s", "q"), "HELD");
     UUID token = UUID.randomUUID();

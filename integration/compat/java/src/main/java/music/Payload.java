@@ -8,7 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
 
-/** Sends a custom payload with statements, as text and prepared, and prints what came back with each. Arguments: host, keyspace, version, statements. */
+/** Sends a custom payload with statements, as text and prepared, and prints the payload of each answer. Arguments: host, keyspace, version, statements. */
 public final class Payload {
   public static void main(String[] args) {
     try (CqlSession session = Recorded.connect(args[0], args[1], Recorded.settings(args[2]).build())) {

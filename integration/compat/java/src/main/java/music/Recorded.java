@@ -23,7 +23,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 
-/** Sessions of which every address that they connect to is noted, a line each, in the file named by MUSIC_CONNECTS. */
+/** Sessions that record every address that they connect to, a line each, in the file named by MUSIC_CONNECTS. */
 final class Recorded extends CqlSessionBuilder {
   private Recorded() {}
 
@@ -62,7 +62,7 @@ final class Recorded extends CqlSessionBuilder {
     };
   }
 
-  /** Notes what a channel connects to. */
+  /** Records the address that a channel connects to. */
   private static final class Noting extends ChannelOutboundHandlerAdapter {
     @Override
     public void connect(ChannelHandlerContext context, SocketAddress remote, SocketAddress local, ChannelPromise promise) throws Exception {

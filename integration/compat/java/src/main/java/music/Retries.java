@@ -8,7 +8,7 @@ import com.datastax.oss.driver.api.core.servererrors.CoordinatorException;
 import com.datastax.oss.driver.api.core.servererrors.WriteType;
 import com.datastax.oss.driver.api.core.session.Request;
 
-/** Tries again once where a node is missing, and tells what it was asked. */
+/** Retries once if a node is missing, and records how it was called. */
 public final class Retries implements RetryPolicy {
   /** The constructor that the driver looks for. */
   public Retries(DriverContext context, String profile) {}

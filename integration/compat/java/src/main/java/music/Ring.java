@@ -5,7 +5,7 @@ import com.datastax.oss.driver.api.core.cql.PreparedStatement;
 import com.datastax.oss.driver.api.core.cql.ResultSet;
 import com.datastax.oss.driver.api.core.metadata.Node;
 
-/** Tells which node, by its host id, answers for each of so many keys. Arguments: host, nodes to wait for, keys. */
+/** Prints which node, by its host id, answers for each of a number of keys. Arguments: host, nodes to wait for, keys. */
 public final class Ring {
   public static void main(String[] args) throws Exception {
     try (CqlSession session = Recorded.connect(args[0], "spread", Recorded.settings("V5").build())) {
