@@ -79,6 +79,26 @@ func TestKeysThatAreEvaluatedOnce(t *testing.T) {
 	})
 }
 
+// What names a row that no lock needs to know is Cassandra's to evaluate, and the statement goes as it was prepared; with IF the row is
+// read before it is written.
+func TestRowsThatCassandraEvaluates(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Locks = newGrantingLocks() })
+	columns := map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "at": {Name: "at", Type: "timestamp", Clustering: true}}
+	r.server.Tables.Set("bank", "events", &catalog.Critical{Key: []catalog.Column{columns["id"]}, Primary: []string{"id", "at"}, Columns: columns})
+	client, backend := r.login(dialect{version: v4})
+	const text, condition, lock = "INSERT INTO bank.events (id, at) VALUES ('x', toTimestamp(now()))", " IF NOT EXISTS", " USING LOCK 9"
+	client.send(1, &message.Prepare{Query: text + lock})
+	backend.answer(1)
+	backend.send(1, preparedAs(idOf("x")))
+	id := client.answer(1).(*message.PreparedResult).PreparedQueryId
+	client.send(1, &message.Execute{QueryId: id, Options: &message.QueryOptions{}})
+	assert.Equal(t, idOf("x"), backend.answer(1).(*message.Execute).QueryId)
+	backend.send(1, &message.VoidResult{})
+	client.answer(1)
+	client.send(1, query(text+condition+lock))
+	assert.Regexp(t, `^SELECT \* FROM "bank"."events" WHERE "id" = 'x' AND "at" = [0-9]+$`, backend.answer(1).(*message.Query).Query)
+}
+
 // A function that is a value of IF is evaluated once, here, each time that the statement is executed.
 func TestFunctionsInConditions(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {

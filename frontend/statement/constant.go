@@ -7,13 +7,15 @@ import (
 
 	"github.com/google/uuid"
 
+	"music/frontend/catalog"
 	"music/rewrite"
 )
 
 // FixTerms replaces functions such as now(), and casts to the column's type, by constants where they
-// give a column of the primary key or a value of IF. So the key that is locked is the one that is
-// written, and a write with IF reads the row that it writes. Other terms that Cassandra must
-// evaluate stay. It reports whether it has changed the statement.
+// give a column of the key or, of a write with IF, another one of the primary key or a value of the
+// IF. So the key that is locked is the one that is written, and a write with IF reads the row that
+// it writes. Other terms that Cassandra must evaluate stay. It reports whether it has changed the
+// statement.
 func (s *Statement) FixTerms() bool {
 	if s.Critical == nil {
 		return false
@@ -44,15 +46,18 @@ type evaluatedTerm struct {
 	term   rewrite.Term
 }
 
-// evaluated returns the terms that give a column of the primary key, or a value of IF, and that
-// Cassandra would have to evaluate, in the order of the text; none of a statement of a batch that is
-// on another table.
+// evaluated returns the terms of a write that must be known before it is sent, and that Cassandra
+// would have to evaluate, in the order of the text; none of a statement of a batch that is on
+// another table.
 func (s *Statement) evaluated() (all []evaluatedTerm) {
 	if !s.IsWrite() || s.elsewhere {
 		return nil
 	}
+	needed := func(name string) bool {
+		return slices.ContainsFunc(s.Critical.Key, func(c catalog.Column) bool { return c.Name == name }) || s.Parsed.Conditional && slices.Contains(s.Critical.Primary, name)
+	}
 	for _, r := range s.Parsed.Where {
-		if r.Op == rewrite.OpEq && r.Value.Kind == rewrite.TermOther && slices.Contains(s.Critical.Primary, s.name(r.Column)) {
+		if r.Op == rewrite.OpEq && r.Value.Kind == rewrite.TermOther && needed(s.name(r.Column)) {
 			all = append(all, evaluatedTerm{r.Column, r.Value})
 		}
 	}
