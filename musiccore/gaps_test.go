@@ -86,7 +86,7 @@ func TestStrictKnowsTheEpochThatItLeft(t *testing.T) {
 	put := h.pendingOp(Put)
 	id, _ := commandOf[ReadRow](h)
 	before := s.read()
-	h.collect(h.core.Altered(h.time(), h.table))
+	h.collect(h.core.Altered(h.time(), h.table, 0))
 	s.answerAll()
 	h.reply(id, before)
 	h.expectVerdict(put, VerdictTell)

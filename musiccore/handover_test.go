@@ -117,7 +117,7 @@ func TestARenewInsideABlockLeavesItKept(t *testing.T) {
 	h, s := blockHeld(t)
 	before, _ := h.begin(2, Put)
 	h.end(before, OutcomeAcked)
-	h.collect(h.core.Altered(h.time(), h.table))
+	h.collect(h.core.Altered(h.time(), h.table, 0))
 	s.answerAll()
 	require.Equal(t, SessionID{}, s.row.Owner)
 	require.True(t, s.row.retained(s.row.Head), "row %+v", s.row)

@@ -78,7 +78,7 @@ func (a *randomCalls) rare() {
 		h.collect(h.core.Rejoin(h.time(), h.session))
 		h.beat()
 	case 1:
-		h.collect(h.core.Altered(h.time(), h.table))
+		h.collect(h.core.Altered(h.time(), h.table, 0))
 	case 2:
 		h.collect(h.core.Closed(h.time(), h.table, Stamp(a.draw(5, "closed"))*t0))
 	case 3:

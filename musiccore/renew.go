@@ -26,6 +26,7 @@ func (k *key) renew(now Now) {
 	if floor == 0 && t.renewal.blocksPuts {
 		return
 	}
+	floor = max(floor, k.table.hidden)
 	dirty := (t.dirty && !t.synced) || t.unsettled || t.ops.flight.puts > 0 || t.synch.cmd != 0
 	held := Row{Guard: k.view.row.Guard, Head: t.holder.ref, Epoch: t.window.epoch}
 	owner := k.c.self.id

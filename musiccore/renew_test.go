@@ -46,7 +46,7 @@ func TestRenewNearTheEndOfTheWindow(t *testing.T) {
 func TestRenewSaysDirtyWhatIsInFlight(t *testing.T) {
 	h, _ := newHolder(t)
 	h.begin(1, Put)
-	h.collect(h.core.Altered(h.time(), h.table))
+	h.collect(h.core.Altered(h.time(), h.table, 0))
 	_, a := commandOf[Apply](h)
 	require.True(t, a.Swap.Set.Row.Dirty, "a put in flight")
 }
@@ -54,7 +54,7 @@ func TestRenewSaysDirtyWhatIsInFlight(t *testing.T) {
 // A Renew that was refused because somebody else changed the term ends it.
 func TestRenewThatCameTooLateLosesTheTerm(t *testing.T) {
 	h, s := newHolder(t)
-	h.collect(h.core.Altered(h.time(), h.table))
+	h.collect(h.core.Altered(h.time(), h.table, 0))
 	id, _ := commandOf[Apply](h)
 	h.reply(id, Result{Status: StatusRefused})
 	id, _ = commandOf[ReadRow](h)
@@ -69,7 +69,7 @@ func TestRenewThatCameTooLateLosesTheTerm(t *testing.T) {
 // A term is not released before its Renew is definite.
 func TestReleaseWaitsForTheRenew(t *testing.T) {
 	h, _ := newHolder(t)
-	h.collect(h.core.Altered(h.time(), h.table))
+	h.collect(h.core.Altered(h.time(), h.table, 0))
 	id, a := commandOf[Apply](h)
 	h.expectState(h.unlock(1), StateReleased)
 	h.expectNoCommand()
@@ -81,19 +81,57 @@ func TestReleaseWaitsForTheRenew(t *testing.T) {
 // After a schema change puts wait for a new window; gets do not.
 func TestPutsWaitAfterASchemaEvent(t *testing.T) {
 	h, _ := newHolder(t)
-	h.collect(h.core.Altered(h.time(), h.table))
+	h.collect(h.core.Altered(h.time(), h.table, 0))
 	id, a := commandOf[Apply](h)
 	tk, op := h.begin(1, Put)
 	require.False(t, tk.OK(), "a stamp that lags behind a column added again is shadowed")
 	get, _ := h.begin(1, Get)
 	require.True(t, get.OK(), "gets go on")
-	h.collect(h.core.Altered(h.time(), h.table)) // and again, meanwhile
+	h.collect(h.core.Altered(h.time(), h.table, 0)) // and again, meanwhile
 	h.reply(id, Result{Status: StatusDone})
 	h.expectWaiting(op)
 	id, again := commandOf[Apply](h)
 	require.Equal(t, a.Swap.Set.Row.Epoch, again.Swap.If.Epoch, "no second Renew")
 	h.reply(id, Result{Status: StatusDone})
 	require.Equal(t, again.Swap.Set.Row.Epoch, h.answerOf(op).Ticket.Epoch)
+}
+
+// A column that was dropped by a clock that is ahead hides the stamps up to its drop, also those above
+// clk(): the window of the next put lies above all of them, in an open term and in one that opens
+// later.
+func TestPutsAreAboveTheDropOfAColumn(t *testing.T) {
+	h, s := newHolder(t)
+	const ahead = Stamp(5 * time.Second / time.Microsecond)
+	hidden := h.time().Clk + ahead
+	h.collect(h.core.Altered(h.time(), h.table, hidden))
+	_, op := h.begin(1, Put)
+	s.answerAll()
+	require.Greater(t, h.answerOf(op).Ticket.Stamp, hidden)
+
+	h, s = newHolder(t)
+	h.unlock(1)
+	s.answerAll()
+	hidden = h.time().Clk + ahead
+	h.collect(h.core.Altered(h.time(), h.table, hidden))
+	h.advance(time.Second)
+	lock := h.lock(Request{})
+	s.answerAll()
+	tk, _ := h.begin(h.expectState(lock, StateHeld).Ref, Put)
+	require.True(t, tk.OK())
+	require.Greater(t, tk.Stamp, hidden, "its LOCK came after the change")
+
+	h, s = behindOthers(t)
+	hidden = h.time().Clk + ahead
+	h.collect(h.core.Altered(h.time(), h.table, hidden))
+	wait := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	for s.row.Head < 4 {
+		s.apply(Release(*s.row, 2, false, 0))
+	}
+	h.runFor(s, time.Second)
+	tk, _ = h.begin(h.expectState(wait, StateHeld).Ref, Put)
+	require.True(t, tk.OK())
+	require.Greater(t, tk.Stamp, hidden)
 }
 
 // A term that opens after a schema change, on an epoch from before it, is renewed before its first
@@ -103,7 +141,7 @@ func TestPutsWaitInATermThatOpensAfterASchemaEvent(t *testing.T) {
 	op := h.lock(Request{Wait: time.Minute})
 	s.answerAll()
 	h.advance(time.Second)
-	h.collect(h.core.Altered(h.time(), h.table))
+	h.collect(h.core.Altered(h.time(), h.table, 0))
 	changed := h.time().Clk
 	for s.row.Head < 4 {
 		s.apply(Release(*s.row, 2, false, 0))
@@ -118,7 +156,7 @@ func TestPutsWaitInATermThatOpensAfterASchemaEvent(t *testing.T) {
 func TestNoRenewByAClockThatIsOff(t *testing.T) {
 	h, _ := newHolder(t)
 	h.clkOff = true
-	h.collect(h.core.Altered(h.time(), h.table))
+	h.collect(h.core.Altered(h.time(), h.table, 0))
 	h.expectNoCommand()
 	h.clkOff = false
 	h.advance(time.Second)

@@ -281,7 +281,7 @@ func (l script) closed() error {
 }
 
 func (l script) alter() error {
-	return l.everywhere(func(p *stageProxy) Effects { return p.core.Altered(p.time(), p.table) })
+	return l.everywhere(func(p *stageProxy) Effects { return p.core.Altered(p.time(), p.table, 0) })
 }
 
 func (l script) drop() error {

@@ -161,7 +161,7 @@ func (p *proxy) suspends(by time.Duration) {
 // schema has the process receive a schema event of the table, perhaps a wrong one.
 func (p *proxy) schema() {
 	if p.strikes(schemaEvent, 2) {
-		p.hears(p.life, func() { p.take(p.core.Altered(p.time(), [16]byte{})) })
+		p.hears(p.life, func() { p.take(p.core.Altered(p.time(), [16]byte{}, 0)) })
 	}
 	if p.strikes(tableLost, 4) {
 		p.hears(p.life, func() {

@@ -166,7 +166,7 @@ func TestAnEarlyReadOfStampsThatCounts(t *testing.T) {
 		"it failed":            {between: func(*harness) {}, again: true},
 		"the key is large":     {read: Result{Status: StatusTooLarge}, between: func(*harness) {}},
 		"a stamp is too high":  {read: Result{Status: StatusDone, Stamp: poison}, between: func(*harness) {}},
-		"the table is altered": {read: Result{Status: StatusDone}, between: func(h *harness) { h.collect(h.core.Altered(h.time(), h.table)) }, again: true},
+		"the table is altered": {read: Result{Status: StatusDone}, between: func(h *harness) { h.collect(h.core.Altered(h.time(), h.table, 0)) }, again: true},
 		"it is closed anew":    {read: Result{Status: StatusDone}, between: func(h *harness) { h.collect(h.core.Closed(h.time(), h.table, 7)) }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -88,7 +88,7 @@ func TestStrictHearsThatItsReferenceWasTakenOver(t *testing.T) {
 func TestStrictKnowsItsOwnRenews(t *testing.T) {
 	h, s := heldStrict(t)
 	tk, _ := h.begin(1, Put)
-	h.collect(h.core.Altered(h.time(), h.table))
+	h.collect(h.core.Altered(h.time(), h.table, 0))
 	id, renew := commandOf[Apply](h)
 	s.apply(renew.Swap)
 	h.reply(id, unknown)
@@ -108,7 +108,7 @@ func TestStrictKnowsItsOwnRenews(t *testing.T) {
 func TestStrictReadsAgainWhatIsBehind(t *testing.T) {
 	h, s := heldStrict(t)
 	old := *s.row
-	h.collect(h.core.Altered(h.time(), h.table))
+	h.collect(h.core.Altered(h.time(), h.table, 0))
 	s.answerAll()
 	put := h.pendingOp(Put)
 	id, _ := commandOf[ReadRow](h)

@@ -123,7 +123,7 @@ func TestASynchroniseUnderASchemaEventIsDoneAgain(t *testing.T) {
 	h.end(tk, OutcomeUnknown)
 	_, get := h.begin(1, Get)
 	id, _ := commandOf[Synch](h)
-	h.collect(h.core.Altered(h.time(), h.table))
+	h.collect(h.core.Altered(h.time(), h.table, 0))
 	h.reply(id, Result{Status: StatusDone})
 	h.expectWaiting(get)
 	id, renew := commandOf[Apply](h)

@@ -9,6 +9,7 @@ import (
 type tableFacts struct {
 	closed  Stamp // docs/protocol.md 2.3, D
 	altered Stamp // when Altered was called last: lower stamps may be hidden by a column that was added again
+	hidden  Stamp // as Altered was told
 	tableMode
 	first     LockRef       // no reference of the table lies below
 	lease     time.Duration // the client lease of its locks; 0: Options.ClientLease
@@ -93,17 +94,18 @@ func (k *key) clientLease() time.Duration { return cmp.Or(k.table.lease, k.c.opt
 // Altered says that the schema of a table has changed: its open terms are renewed and puts wait for
 // that, since stamps must not lie below a column that was dropped and added again (docs/protocol.md
 // 3.10, Renew). The same is done with terms that open later on an epoch from before: a slow LWT may
-// have chosen it earlier.
-func (c *Core) Altered(now Now, table [16]byte) Effects {
+// have chosen it earlier. hidden is the highest stamp that such a column hides, by the clock of the
+// node that dropped it, which may be ahead of clk(); 0 if there is no such column.
+func (c *Core) Altered(now Now, table [16]byte, hidden Stamp) Effects {
 	c.checkSession(now)
 	f := c.tables[table]
-	f.altered = max(f.altered, now.Clk)
+	f.altered, f.hidden = max(f.altered, now.Clk), hidden
 	if now.Clk == 0 {
 		f.altered = max(f.altered, now.Wall)
 	}
 	c.tables[table] = f
 	c.each(table, func(k *key) {
-		k.table.altered = f.altered
+		k.table.altered, k.table.hidden = f.altered, f.hidden
 		k.dropStampRead()
 		if k.term != nil {
 			k.term.renewal.require(0)

@@ -276,7 +276,7 @@ func (k *key) openTerm(now Now, e *entry) {
 		dirty:   r.DirtySince(k.table.closed),
 		lastRef: r.endOfBlock(e.ref), block: e.block,
 	}
-	if r.Epoch < k.table.altered {
+	if r.Epoch < max(k.table.altered, k.table.hidden) {
 		k.term.renewal.require(0)
 	}
 	if r.Epoch > now.Clk+farEpoch {

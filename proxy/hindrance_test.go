@@ -50,6 +50,7 @@ func TestAColumnDroppedInTheFuture(t *testing.T) {
 	} {
 		table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{Columns: map[string]catalog.Column{"n": {Name: "n"}}}}
 		table.checkDropped(c.column, time.Now().Add(c.ahead))
+		assert.Equal(t, c.column == "n" && !c.refused, table.hidden != 0, "locks write above the drop")
 		assert.Equal(t, c.refused, strings.Contains(table.Refused, "DROP it without a timestamp"), "%s, %v ahead: %q", c.column, c.ahead, table.Refused)
 	}
 }

@@ -205,6 +205,8 @@ func (s *schema) take(ctx context.Context, before map[[16]byte]*dataTable, found
 	for _, t := range found {
 		if old := before[t.ID]; old != nil {
 			s.changed(old, t)
+		} else if t.hidden != 0 {
+			s.altered(t)
 		}
 		s.show(t, "it is becoming critical: try again when every living proxy has followed, which takes a moment")
 	}
@@ -278,8 +280,14 @@ func (s *schema) changed(before, t *dataTable) {
 		s.modeChanging(t)
 	}
 	if before.definition != t.definition {
-		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Altered(now, t.ID) })
+		s.altered(t)
 	}
+}
+
+// altered tells the cores that the columns of a table have changed, or that one of them hides
+// stamps.
+func (s *schema) altered(t *dataTable) {
+	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Altered(now, t.ID, t.hidden) })
 }
 
 // endTerms ends the terms of a table whose lock rows are gone. No proxy can see these, so another

@@ -234,11 +234,16 @@ func (r *schemaReader) readDropped(ctx context.Context, t *dataTable) (string, e
 	return dropped, nil
 }
 
-// checkDropped refuses a table with a column that is back, and was dropped with a time of the
-// future: what is written to it before that time Cassandra takes, and shows nobody. Clocks may
-// differ.
+// checkDropped looks at a column that was dropped, at a time that Cassandra shows in milliseconds. If
+// it is back, what is stamped before that time Cassandra takes, and shows nobody: locks write above.
+// Clocks may differ; a time of the future refuses the table.
 func (t *dataTable) checkDropped(column string, at time.Time) {
-	if _, back := t.Columns[column]; back && time.Until(at) > musiccore.ClockGap {
+	_, back := t.Columns[column]
+	switch {
+	case !back:
+	case time.Until(at) <= musiccore.ClockGap:
+		t.hidden = max(t.hidden, musiccore.Stamp(at.UnixMicro()+int64(time.Millisecond/time.Microsecond)-1))
+	default:
 		t.Refused = fmt.Sprintf("its column %s was dropped USING TIMESTAMP of the future, and what is written to it until %s is hidden: DROP it without a timestamp, and ADD it again",
 			column, at.UTC().Format(time.DateTime))
 	}
