@@ -210,7 +210,7 @@ func (l *Lock) keep(ctx context.Context) {
 	defer func() {
 		cancel()
 		if renewing {
-			_ = <-renewed
+			<-renewed //nolint:errcheck // the lock is over, whatever it says
 		}
 	}()
 	for {
