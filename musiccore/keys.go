@@ -37,19 +37,30 @@ func (c *Core) forget(k *key) {
 
 // each calls do for the keys of a table, in the order of sorted.
 func (c *Core) each(table [16]byte, do func(*key)) {
-	for _, k := range c.sorted() {
-		if k.id.Table == table {
-			do(k)
+	var all []*key
+	for id, k := range c.keys {
+		if id.Table == table {
+			all = append(all, k)
 		}
+	}
+	slices.SortFunc(all, (*key).compare)
+	for _, k := range all {
+		do(k)
 	}
 }
 
 // sorted returns the keys in one order, so that equal histories have equal effects (docs/design.md
 // 8, seeds).
 func (c *Core) sorted() []*key {
-	return slices.SortedFunc(maps.Values(c.keys), func(a, b *key) int {
-		return cmp.Or(bytes.Compare(a.id.Table[:], b.id.Table[:]), cmp.Compare(a.id.PK, b.id.PK))
-	})
+	return slices.SortedFunc(maps.Values(c.keys), (*key).compare)
+}
+
+// compare orders keys by table and primary key.
+func (k *key) compare(other *key) int {
+	if order := bytes.Compare(k.id.Table[:], other.id.Table[:]); order != 0 {
+		return order
+	}
+	return cmp.Compare(k.id.PK, other.id.PK)
 }
 
 // reply hands the result of a command to the part that waits for it. None does if the command was

@@ -275,6 +275,23 @@ func TestAForceOfBeforeEndsNothing(t *testing.T) {
 	require.EqualValues(t, 1, s.row.Head)
 }
 
+// What is said of a table again, as after each reading of the schema, touches none of its keys: there
+// may be a million.
+func TestWhatIsKnownOfATableTouchesNoKey(t *testing.T) {
+	h, _ := newHolder(t)
+	k := h.core.keys[h.key()]
+	say := func() {
+		h.collect(h.core.ClientLease(h.time(), h.table, time.Hour))
+		h.collect(h.core.Strict(h.time(), h.table, true, h.session.ID()))
+	}
+	say()
+	require.Equal(t, time.Hour, k.table.lease)
+	require.True(t, k.table.strict)
+	k.table = tableFacts{}
+	say()
+	require.Zero(t, k.table)
+}
+
 // In a table that is not strict an operation allocates nothing.
 func TestLeaseModeCostsNothing(t *testing.T) {
 	h, _ := newHolder(t)

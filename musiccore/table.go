@@ -160,13 +160,20 @@ func (c *Core) ModeChanging(now Now, table [16]byte) Effects {
 	return c.setFacts(now, table, func(f *tableFacts) { f.tableMode = m })
 }
 
-// setFacts changes what is known of a table, also at its keys.
+// setFacts changes what is known of a table, also at its keys. The caller says again and again what
+// has not changed, and there may be many keys.
 func (c *Core) setFacts(now Now, table [16]byte, set func(*tableFacts)) Effects {
 	c.checkSession(now)
 	f := c.tables[table]
-	set(&f)
+	if set(&f); f == c.tables[table] {
+		return c.takeEffects()
+	}
 	c.tables[table] = f
-	c.each(table, func(k *key) { set(&k.table) })
+	for id, k := range c.keys {
+		if id.Table == table {
+			set(&k.table)
+		}
+	}
 	return c.takeEffects()
 }
 
