@@ -72,6 +72,23 @@ func TestAChangedColumnRenewsAnOpenTerm(t *testing.T) {
 	assert.Equal(t, musiccore.IfEpoch, sent[0].Action.(musiccore.Apply).Swap.If.What, "a Renew")
 }
 
+// A column that was dropped and added again before this proxy started hides stamps up to its drop,
+// which may be ahead of clk(): a term is renewed above it.
+func TestAColumnThatHidStampsBeforeTheStart(t *testing.T) {
+	now, core, s := schemaOfCore()
+	s.critical = newCriticalTables()
+	table := &dataTable{keyspace: "bank", name: "accounts", hidden: now.Clk + 5_000_000, Critical: catalog.Critical{ID: [16]byte{7}, Made: true}}
+	s.take(t.Context(), nil, []*dataTable{table})
+	todo, epoch := core.Lock(now, 1, musiccore.Key{Table: table.ID, PK: "a"}, musiccore.Request{}), musiccore.Stamp(0)
+	for len(todo.Commands) > 0 {
+		if lwt, ok := todo.Commands[0].Action.(musiccore.Apply); ok {
+			epoch = lwt.Swap.Set.Row.Epoch
+		}
+		todo = core.Reply(now, todo.Commands[0].ID, musiccore.Result{Status: musiccore.StatusDone})
+	}
+	assert.GreaterOrEqual(t, epoch, table.hidden, "of its last LWT, a Renew")
+}
+
 // The core gives the lease that the table is published with.
 func TestTheLeaseOfAPublishedTable(t *testing.T) {
 	now, core, s := schemaOfCore()
