@@ -38,8 +38,8 @@ type target struct {
 func targets() []target {
 	return []target{
 		{
-			folders: []string{"frontend", "frontend/catalog", "frontend/condition", "frontend/relay", "frontend/topology", "frontend/wire"},
-			files:   []string{"frontend/*.go", "frontend/catalog/*.go", "frontend/condition/*.go", "frontend/relay/*.go", "frontend/topology/*.go", "frontend/wire/*.go"}, share: 50,
+			folders: []string{"frontend", "frontend/catalog", "frontend/classify", "frontend/condition", "frontend/relay", "frontend/topology", "frontend/wire"},
+			files:   []string{"frontend/*.go", "frontend/catalog/*.go", "frontend/classify/*.go", "frontend/condition/*.go", "frontend/relay/*.go", "frontend/topology/*.go", "frontend/wire/*.go"}, share: 50,
 			skip: "^(TestClientThatNeverReads|TestAnswersDoNotPileUp|TestNoWriteSlipsPastOutstanding)$", // they need seconds each, and others see the same lines
 		},
 		{
