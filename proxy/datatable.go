@@ -89,3 +89,24 @@ func (t *dataTable) prepareTexts() {
 		ifBase:      "UPDATE " + table + " SET base = ?, head = ?, dirty = ?, owner = ?" + at + " IF base = ?",
 	}
 }
+
+// criticalTables holds the critical tables by id. It is safe for concurrent use.
+type criticalTables struct {
+	byID atomic.Pointer[map[[16]byte]*dataTable]
+}
+
+// newCriticalTables returns an empty criticalTables.
+func newCriticalTables() *criticalTables {
+	c := &criticalTables{}
+	c.set(nil)
+	return c
+}
+
+// table returns the critical table with an id, or nil.
+func (c *criticalTables) table(id [16]byte) *dataTable { return c.all()[id] }
+
+// all returns the critical tables by id. The map must not be modified.
+func (c *criticalTables) all() map[[16]byte]*dataTable { return *c.byID.Load() }
+
+// set replaces all tables.
+func (c *criticalTables) set(all map[[16]byte]*dataTable) { c.byID.Store(&all) }

@@ -58,27 +58,6 @@ func newSchema(r schemaReader, tables *catalog.Tables, critical *criticalTables,
 	return &schema{schemaReader: r, tables: tables, critical: critical, heartbeat: l, cores: cores, log: l.log, readings: newReadings()}
 }
 
-// criticalTables holds the critical tables by id. It is safe for concurrent use.
-type criticalTables struct {
-	byID atomic.Pointer[map[[16]byte]*dataTable]
-}
-
-// newCriticalTables returns an empty criticalTables.
-func newCriticalTables() *criticalTables {
-	c := &criticalTables{}
-	c.set(nil)
-	return c
-}
-
-// table returns the critical table with an id, or nil.
-func (c *criticalTables) table(id [16]byte) *dataTable { return c.all()[id] }
-
-// all returns the critical tables by id. The map must not be modified.
-func (c *criticalTables) all() map[[16]byte]*dataTable { return *c.byID.Load() }
-
-// set replaces all tables.
-func (c *criticalTables) set(all map[[16]byte]*dataTable) { c.byID.Store(&all) }
-
 // begin reads the schema for the first time, and passes it to the cores. If proxies start together
 // one of them raises closed, and the others read again what it has written.
 func (s *schema) begin(ctx context.Context) error {
