@@ -5,6 +5,7 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -63,4 +64,17 @@ func TestLiteralsOfAnotherType(t *testing.T) {
 func TestAColumnThatIsGone(t *testing.T) {
 	got := evaluated(t, "gone = 5", map[string]datatype.DataType{"int": datatype.Int})
 	assert.Equal(t, "Undefined column name gone in table ks.t", got)
+}
+
+// A bound value that Cassandra would not take is refused, not compared.
+func TestBoundTextsThatAreNone(t *testing.T) {
+	for _, kind := range []datatype.DataType{datatype.Varchar, datatype.Ascii, datatype.NewList(datatype.Varchar)} {
+		for value, ok := range map[string]bool{"x": true, "": true, "\xff": false} {
+			if kind.Code() == primitive.DataTypeCodeList {
+				value = string(collected(1, value))
+			}
+			_, f := normalise(kind, []byte(value))
+			assert.Equal(t, ok, f == nil, "%q as %v", value, kind)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/wire"
+	"music/rewrite"
 )
 
 // comparisonOf returns Cassandra's comparison of the values of a type, or nil if the proxy does not
@@ -231,7 +232,7 @@ func normalise(kind datatype.DataType, value []byte) ([]byte, *wire.Failure) {
 func fits(kind datatype.DataType, value []byte) bool {
 	switch kind := kind.(type) {
 	case *datatype.PrimitiveType:
-		return fitsScalar(kind.Code(), len(value))
+		return fitsScalar(kind.Code(), len(value)) && rewrite.Fits(kind.AsCql(), value)
 	case *datatype.List:
 		return fitElements(value, kind.ElementType)
 	case *datatype.Set:
