@@ -13,10 +13,11 @@ type Listing struct {
 	Position int           // references ahead
 }
 
-// List returns who holds and who waits here, in the order of the queues. It changes nothing.
-func (c *Core) List(now Now) []Listing {
+// List returns who holds and who waits here, in the order of the queues; if only is not zero, those
+// of its table or key. It changes nothing.
+func (c *Core) List(now Now, only Key) []Listing {
 	var all []Listing
-	for _, k := range c.sorted() {
+	for _, k := range c.matching(only) {
 		for _, e := range k.queue.numbered {
 			all = k.list(all, now, e)
 		}

@@ -22,7 +22,7 @@ func TestPositionCountsWaiters(t *testing.T) {
 	g = h.expectState(second, StateQueued)
 	require.EqualValues(t, 514, g.Ref, "behind the holder and one who waits")
 	require.Equal(t, 2, g.Position, "behind the holder and one who waits")
-	all := h.core.List(h.time())
+	all := h.core.List(h.time(), Key{})
 	require.Len(t, all, 2)
 	require.Equal(t, 1, all[0].Position)
 	require.Equal(t, 2, all[1].Position)
@@ -76,5 +76,23 @@ func TestTheLeaseOfATakeover(t *testing.T) {
 		require.True(t, tk.OK(), "no ticket")
 		require.Equal(t, lease, tk.Lease)
 		require.Equal(t, lease, h.expectState(h.lock(Request{Ref: 1}), StateHeld).Lease)
+	}
+}
+
+// A listing is of all keys, of those of one table, or of one key.
+func TestListOfSomeKeys(t *testing.T) {
+	h := newHarness(t)
+	a, b, other := Key{Table: h.table, PK: "a"}, Key{Table: h.table, PK: "b"}, Key{Table: [16]byte{2}, PK: "a"}
+	for _, id := range []Key{other, b, a} {
+		h.collect(h.core.Lock(h.time(), h.op(), id, Request{Wait: time.Minute}))
+	}
+	for only, want := range map[Key][]Key{
+		{}: {a, b, other}, {Table: h.table}: {a, b}, b: {b}, {Table: h.table, PK: "c"}: nil, {Table: [16]byte{3}}: nil,
+	} {
+		var got []Key
+		for _, l := range h.core.List(h.time(), only) {
+			got = append(got, l.Key)
+		}
+		require.Equal(t, want, got, only)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -206,15 +205,17 @@ func await(ctx context.Context, ask func(done func(musiccore.Answer)) (a musicco
 // listHere returns the holders and waiters at this proxy; if only is not zero, those of its table
 // or key.
 func (l *locks) listHere(only musiccore.Key) []musiccore.Listing {
+	shards := l.shards[:]
+	if only.PK != "" {
+		shards = []*shard{l.of(only)}
+	}
 	var all []musiccore.Listing
-	for _, s := range l.shards {
+	for _, s := range shards {
 		s.mu.Lock()
-		all = append(all, s.core.List(s.now())...)
+		all = append(all, s.core.List(s.now(), only)...)
 		s.mu.Unlock()
 	}
-	return slices.DeleteFunc(all, func(at musiccore.Listing) bool {
-		return only.Table != [16]byte{} && only.Table != at.Key.Table || only.PK != "" && only.PK != at.Key.PK
-	})
+	return all
 }
 
 // List implements frontend.Locks.
