@@ -109,7 +109,7 @@ func TestABlockServesItsWaitersInOrderWithoutLWTs(t *testing.T) {
 		ops = append(ops, h.lock(Request{Wait: time.Minute}))
 	}
 	s.answerAll()
-	list := h.core.List(h.time(), Key{})
+	list := h.core.List(h.time(), Key{}, 100)
 	require.Len(t, list, 6)
 	require.EqualValues(t, 2, list[0].Ref)
 	require.Zero(t, list[1].Ref)
@@ -272,7 +272,7 @@ func TestWaitersOutliveTheirBlock(t *testing.T) {
 	h.end(tk, OutcomeAcked)
 	s.answerAll()
 	require.EqualValues(t, 10, h.expectState(op, StateHeld).Ref)
-	require.Len(t, h.core.List(h.time(), Key{}), 1)
+	require.Len(t, h.core.List(h.time(), Key{}, 100), 1)
 }
 
 // LOCK with NOWAIT is granted the next reference of a block without a holder.

@@ -3,6 +3,7 @@ package musiccore
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -36,31 +37,22 @@ func (c *Core) forget(k *key) {
 
 // each calls do for the keys of a table, in the order of sorted.
 func (c *Core) each(table [16]byte, do func(*key)) {
-	for _, k := range c.matching(Key{Table: table}) {
+	var all []*key
+	for id, k := range c.keys {
+		if id.Table == table {
+			all = append(all, k)
+		}
+	}
+	slices.SortFunc(all, (*key).compare)
+	for _, k := range all {
 		do(k)
 	}
 }
 
 // sorted returns the keys in one order, so that equal histories have equal effects (docs/design.md
 // 8, seeds).
-func (c *Core) sorted() []*key { return c.matching(Key{}) }
-
-// matching is sorted for one key, for the keys of a table if only has no more than that, or for all
-// keys if it is zero.
-func (c *Core) matching(only Key) (all []*key) {
-	if k := c.keys[only]; k != nil {
-		return []*key{k}
-	}
-	if only.PK != "" {
-		return nil
-	}
-	for id, k := range c.keys {
-		if id.Table == only.Table || only.Table == [16]byte{} {
-			all = append(all, k)
-		}
-	}
-	slices.SortFunc(all, (*key).compare)
-	return all
+func (c *Core) sorted() []*key {
+	return slices.SortedFunc(maps.Values(c.keys), (*key).compare)
 }
 
 // compare orders keys by table and primary key.

@@ -13,22 +13,39 @@ type Listing struct {
 	Position int           // references ahead
 }
 
-// List returns who holds and who waits here, in the order of the queues; if only is not zero, those
-// of its table or key. It changes nothing.
-func (c *Core) List(now Now, only Key) []Listing {
-	var all []Listing
-	for _, k := range c.matching(only) {
-		for _, e := range k.queue.numbered {
+// List returns who holds and who waits here, each key's in the order of its queue; if only is not
+// zero, those of its table or key. It returns at most so many, of any keys, since there may be a
+// million. It changes nothing.
+func (c *Core) List(now Now, only Key, most int) (all []Listing) {
+	if only.PK != "" {
+		if k := c.keys[only]; k != nil {
+			all = k.listAll(all, now)
+		}
+		return all[:min(len(all), most)]
+	}
+	for id, k := range c.keys {
+		if len(all) >= most {
+			break
+		}
+		if id.Table == only.Table || only.Table == [16]byte{} {
+			all = k.listAll(all, now)
+		}
+	}
+	return all[:min(len(all), most)]
+}
+
+// listAll appends the listings of a key, in the order of its queue.
+func (k *key) listAll(all []Listing, now Now) []Listing {
+	for _, e := range k.queue.numbered {
+		all = k.list(all, now, e)
+	}
+	for _, r := range k.blocks.list {
+		for _, e := range r.waiters {
 			all = k.list(all, now, e)
 		}
-		for _, r := range k.blocks.list {
-			for _, e := range r.waiters {
-				all = k.list(all, now, e)
-			}
-		}
-		for _, e := range k.queue.unnumbered {
-			all = k.list(all, now, e)
-		}
+	}
+	for _, e := range k.queue.unnumbered {
+		all = k.list(all, now, e)
 	}
 	return all
 }

@@ -202,9 +202,9 @@ func await(ctx context.Context, ask func(done func(musiccore.Answer)) (a musicco
 	}
 }
 
-// listHere returns the holders and waiters at this proxy; if only is not zero, those of its table
-// or key.
-func (l *locks) listHere(only musiccore.Key) []musiccore.Listing {
+// listHere returns at most so many holders and waiters at this proxy; if only is not zero, those of
+// its table or key.
+func (l *locks) listHere(only musiccore.Key, most int) []musiccore.Listing {
 	shards := l.shards[:]
 	if only.PK != "" {
 		shards = []*shard{l.of(only)}
@@ -212,7 +212,7 @@ func (l *locks) listHere(only musiccore.Key) []musiccore.Listing {
 	var all []musiccore.Listing
 	for _, s := range shards {
 		s.mu.Lock()
-		all = append(all, s.core.List(s.now(), only)...)
+		all = append(all, s.core.List(s.now(), only, most-len(all))...)
 		s.mu.Unlock()
 	}
 	return all
@@ -220,14 +220,16 @@ func (l *locks) listHere(only musiccore.Key) []musiccore.Listing {
 
 // List implements frontend.Locks.
 func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []string) {
-	all = l.listHere(only)
+	if all = l.listHere(only, peer.MaxListed+1); len(all) > peer.MaxListed {
+		all, missing = all[:peer.MaxListed], []string{"only some of the locks of this proxy are shown: name a table or key"}
+	}
 	ctx, cancel := l.scope()
 	defer cancel()
 	ctx, stop := context.WithTimeout(ctx, peer.ListLimit)
 	defer stop()
 	living, err := l.living(ctx)
 	if err != nil {
-		return all, []string{"the locks of other proxies are not shown: music.sessions cannot be read"}
+		return all, append(missing, "the locks of other proxies are not shown: music.sessions cannot be read")
 	}
 	var mu sync.Mutex
 	var asking sync.WaitGroup
@@ -289,7 +291,9 @@ func (l local) Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, 
 }
 
 // List implements peer.Queues.
-func (l local) List(only musiccore.Key) []musiccore.Listing { return l.locks.listHere(only) }
+func (l local) List(only musiccore.Key, most int) []musiccore.Listing {
+	return l.locks.listHere(only, most)
+}
 
 // Hear implements peer.Queues.
 func (l local) Hear(h musiccore.Hint) {

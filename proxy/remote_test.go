@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +108,7 @@ func TestWhoGoesAwayAtAnotherProxyLosesItsPlace(t *testing.T) {
 	}, 20*time.Second, time.Millisecond)
 	gone()
 	require.Error(t, (<-told).Err, "done is called all the same")
-	require.Eventually(t, func() bool { return len(a.listHere(k)) == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(a.listHere(k, 9)) == 1 }, 20*time.Second, time.Millisecond)
 	a.unlock(k, ref)
 	after := a.lock(k, musiccore.Request{})
 	assert.Equal(t, musiccore.StateHeld, after.Grant.State)
@@ -236,6 +237,20 @@ func TestForceIsCarriedOutByTheOwner(t *testing.T) {
 	b.put(k, next)
 }
 
+// A proxy lists a bounded number of locks, and says so.
+func TestListIsBounded(t *testing.T) {
+	a := startStation(t, newCluster())
+	for i := range peer.MaxListed + 1 {
+		a.held(keyOf(strconv.Itoa(i)))
+	}
+	all, missing := a.List(musiccore.Key{})
+	assert.Len(t, all, peer.MaxListed)
+	assert.Equal(t, []string{"only some of the locks of this proxy are shown: name a table or key"}, missing)
+	all, missing = a.List(keyOf("7"))
+	assert.Len(t, all, 1)
+	assert.Empty(t, missing)
+}
+
 // LIST LOCKS shows the locks of all living proxies, and names the proxies that could not be asked.
 func TestListOfAllProxies(t *testing.T) {
 	a, b := two(t)
@@ -306,7 +321,7 @@ func TestHintsGetThere(t *testing.T) {
 	ref := a.held(k)
 	granted := make(chan musiccore.Answer, 1)
 	b.Lock(k, musiccore.Request{}, func(told musiccore.Answer) { granted <- told })
-	require.Eventually(t, func() bool { l := b.listHere(k); return len(l) == 1 && l[0].Ref == ref+1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { l := b.listHere(k, 9); return len(l) == 1 && l[0].Ref == ref+1 }, 20*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { return hintsSent(t, b) == 1 }, 20*time.Second, time.Millisecond) // from it the owner knows who comes next
 	a.unlock(k, ref)
 	told := <-granted
@@ -357,5 +372,5 @@ func TestNonsenseOfAnotherProxy(t *testing.T) {
 		assert.NotContains(t, string(told), fmt.Sprintf(`"verdict":%d`, musiccore.VerdictTell), path)
 		assert.NotContains(t, string(told), `"ticket"`, path)
 	}
-	assert.Empty(t, s.listHere(musiccore.Key{}), "nothing was given to anybody")
+	assert.Empty(t, s.listHere(musiccore.Key{}, 9), "nothing was given to anybody")
 }

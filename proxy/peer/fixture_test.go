@@ -105,7 +105,7 @@ func (c *fakeCore) Force(_ context.Context, _ musiccore.Key, r musiccore.LockRef
 }
 
 // List implements Queues.
-func (c *fakeCore) List(only musiccore.Key) []musiccore.Listing {
+func (c *fakeCore) List(only musiccore.Key, _ int) []musiccore.Listing {
 	c.note("list")
 	return []musiccore.Listing{{Key: only, Ref: 1}}
 }

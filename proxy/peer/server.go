@@ -33,9 +33,11 @@ const (
 	writeLimit   = 10 * time.Second       // for a reply to be read
 	idleLimit    = 3 * time.Minute        // longer than unusedLimit, so that the other side closes first
 	closeLimit   = 300 * time.Millisecond // for the last replies
-	maxListed    = 10_000                 // locks in one reply
 	maxHeaders   = 8 << 10                // bytes
 )
+
+// MaxListed is the most locks that one proxy lists.
+const MaxListed = 10_000
 
 // Sections carries out operations on the references of this proxy's own session. Each method blocks
 // until the core's answer. If ctx ends before, the operation is cancelled and the answer has an
@@ -52,9 +54,9 @@ type Sections interface {
 type Queues interface {
 	// Force ends the lock of a reference if it is held at this proxy. It blocks until the answer.
 	Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, f frontend.Force) musiccore.Answer
-	// List returns the holders and waiters at this proxy; if only is not zero, those of its table
-	// or key.
-	List(only musiccore.Key) []musiccore.Listing
+	// List returns at most so many holders and waiters at this proxy; if only is not zero, those of
+	// its table or key.
+	List(only musiccore.Key, most int) []musiccore.Listing
 	// Hear processes a hint of another proxy. It does not block.
 	Hear(h musiccore.Hint)
 }
@@ -242,11 +244,11 @@ func (s *Server) hint(_ context.Context, q question) reply {
 	return reply{}
 }
 
-// list returns at most maxListed locks.
+// list returns at most MaxListed locks.
 func (s *Server) list(_ context.Context, q question) reply {
 	var r reply
-	for _, l := range s.queues.List(q.Key.key()) {
-		if len(r.Locks) == maxListed {
+	for _, l := range s.queues.List(q.Key.key(), MaxListed+1) {
+		if len(r.Locks) == MaxListed {
 			r.More = true
 			break
 		}
