@@ -126,6 +126,20 @@ func TestSectionAtTwoProxies(t *testing.T) {
 	p.inWindow("b", "x", queued, 10)
 }
 
+// A column is dropped and added again through one proxy: once that is answered, the owner of a lock at another proxy writes above
+// the drop, so that what it acknowledges is read.
+func TestAlterAtAnotherProxy(t *testing.T) {
+	p := startTwoProxies(t, needEnvironment(t).direct(), "peers_alter")
+	ref := p.grant(p.works(p.there, lockB), "HELD")
+	for n := int64(1); n <= 5; n++ {
+		p.works(p.there, fmt.Sprintf(writeB, ref, -n))
+		p.works(p.here, "ALTER TABLE ACCOUNTS DROP balance")
+		p.works(p.here, "ALTER TABLE ACCOUNTS ADD balance bigint")
+		p.works(p.there, fmt.Sprintf(writeB, ref, n))
+		assert.Equal(t, fmt.Sprint(n), told(p.works(p.there, fmt.Sprintf(readB, ref)), "balance"))
+	}
+}
+
 // The owner is killed within a section: its client continues at the other proxy when the session
 // has been silent for long enough.
 func TestKilledOwner(t *testing.T) {
