@@ -107,7 +107,7 @@ func (s *server) listens(ctx context.Context, addr string) error {
 		select {
 		case <-tick.C:
 		case <-s.ended:
-			return s.obituary()
+			return s.logError()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -123,7 +123,7 @@ func (st *stage) guard(ctx context.Context) (context.Context, context.CancelFunc
 			select {
 			case <-proxy.ended:
 				if !proxy.gone.Load() {
-					fail(proxy.obituary())
+					fail(proxy.logError())
 				}
 			case <-ctx.Done():
 			}
@@ -140,8 +140,8 @@ func (st *stage) killProxy(k int) {
 	<-proxy.ended
 }
 
-// obituary returns the last lines of the proxy's log as an error.
-func (s *server) obituary() error {
+// logError returns the last lines of the proxy's log as an error.
+func (s *server) logError() error {
 	text, err := os.ReadFile(s.log)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errProxyEnded, err)

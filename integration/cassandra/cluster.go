@@ -137,7 +137,7 @@ func (c *Cluster) ContactPoints() []string {
 }
 
 // Wait returns nil as soon as every node answers CQL, knows all others, has the same schema version, and reads from
-// all. A node that is down gives an error wrapping ErrNotRunning, with its last words, at once; a paused one is waited for.
+// all. A node that is down gives an error wrapping ErrNotRunning, with the end of its log, at once; a paused one is waited for.
 func (c *Cluster) Wait(ctx context.Context) error {
 	if err := poll(ctx, c.usable); err != nil {
 		return fmt.Errorf("wait for cassandra: %w", err)

@@ -29,7 +29,7 @@ func (n *Node) Host() string { return n.o.Address(n.k) }
 // Addr returns address and port of CQL.
 func (n *Node) Addr() string { return net.JoinHostPort(n.Host(), strconv.Itoa(n.o.Port)) }
 
-// LogFile returns the path of the node's log, which goes on through restarts.
+// LogFile returns the path of the node's log, which restarts append to.
 func (n *Node) LogFile() string { return n.path("system.log") }
 
 // PID returns the process id of the running node, 0 if it is down.
@@ -170,8 +170,8 @@ func (n *Node) close() error {
 	return n.Kill()
 }
 
-// obituary returns nil for a node that runs, otherwise how it ended and its last words, wrapping ErrNotRunning.
-func (n *Node) obituary() error {
+// downError returns nil for a node that runs, otherwise how it ended and the end of its log, wrapping ErrNotRunning.
+func (n *Node) downError() error {
 	n.mu.Lock()
 	p := n.proc
 	n.mu.Unlock()

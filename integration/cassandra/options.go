@@ -87,7 +87,7 @@ func (o Options) complete() (Options, error) {
 	return o.absolute()
 }
 
-// check refuses what no cluster can be made of, every fault at once.
+// check returns an error that names every invalid option.
 func (o Options) check() error {
 	var faults []error
 	if o.Dir == "" {

@@ -69,7 +69,7 @@ func releaseIDs(release string) []string {
 	return ids
 }
 
-// canInstall reports whether apt-get will do as we ask.
+// canInstall reports whether this process may install packages by apt-get.
 func (h host) canInstall() bool {
 	return h.root && h.apt && (slices.Contains(h.ids, "debian") || slices.Contains(h.ids, "ubuntu"))
 }
@@ -105,7 +105,7 @@ func tellMissing(tools []tool) error {
 		strings.Join(wants, ", "), ErrMissing, strings.Join(packages, " "))
 }
 
-// installer gets missing programs onto host.
+// installer installs missing programs on host.
 type installer struct {
 	runDir string
 	log    io.Writer

@@ -21,7 +21,7 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 	return &process{p}, err
 }
 
-// alive reports whether the child still has to be reaped.
+// alive reports whether the child has not been waited for yet.
 func (p *process) alive() bool {
 	select {
 	case <-p.Gone():
@@ -31,7 +31,7 @@ func (p *process) alive() bool {
 	}
 }
 
-// signal sends sig. A child that is gone gives an error wrapping ErrNotRunning, and no stranger with its pid is hit.
+// signal sends sig. A child that is gone gives an error wrapping ErrNotRunning, and no other process that has its pid now is signalled.
 func (p *process) signal(sig os.Signal) error {
 	err := p.Signal(sig)
 	if errors.Is(err, os.ErrProcessDone) {

@@ -52,7 +52,7 @@ func everyOf(n int) primitive.ConsistencyLevel {
 
 // answers returns why the node does not answer queries yet; nil if it does.
 func (n *Node) answers(ctx context.Context) error {
-	if err := n.obituary(); err != nil {
+	if err := n.downError(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -68,7 +68,7 @@ func (n *Node) answers(ctx context.Context) error {
 func (c *Cluster) usable(ctx context.Context) error {
 	// First of all, so that the death of the last node is seen before the first one answers.
 	for _, n := range c.nodes {
-		if err := n.obituary(); err != nil {
+		if err := n.downError(); err != nil {
 			return err
 		}
 	}

@@ -203,7 +203,7 @@ func TestEveryOf(t *testing.T) {
 	}
 }
 
-// A node that dies while it starts is told at once, with its last words, and the others go too.
+// A node that dies while it starts is reported at once, with the end of its log, and the others are ended too.
 func TestDeathWhileStarting(t *testing.T) {
 	o := pretend(t, 2)
 	_, err := start(t.Context(), o, javaOf(t, `
@@ -296,7 +296,7 @@ func freshOrKept(t *testing.T, keep bool) {
 	assert.Equal(t, "lock", entries(t, o.Dir))
 }
 
-// Start refuses Options that no cluster can be made of.
+// Start refuses invalid Options.
 func TestStartRefusesBadOptions(t *testing.T) {
 	_, err := Start(t.Context(), Options{Nodes: 9})
 	require.Error(t, err)
