@@ -62,8 +62,7 @@ func (c *conn) readBatchChild(cur *wire.Cursor, own string) (child batchChild) {
 	switch cur.Byte() {
 	case 0:
 		text := cur.LongString()
-		var r classify.Result
-		c.classifier.Classify(&r, text, true, c.keyspaceHere(own))
+		r := c.classify(text, own)
 		child = batchChild{locked: r.Kind == classify.Critical && !allowed(r, text), failure: r.Failure, unlisted: r.Unlisted}
 		if r.Kind == classify.Writes {
 			child.unserved = c.unserved(text, r.Name)
@@ -87,8 +86,7 @@ func (c *conn) readPreparedChild(id []byte) batchChild {
 	}
 	switch p.kind {
 	case classify.Unclear:
-		var r classify.Result
-		c.classifier.Classify(&r, p.reread.text, true, c.keyspaceHere(p.reread.keyspace))
+		r := c.classify(p.reread.text, p.reread.keyspace)
 		return batchChild{failure: r.Failure, unlisted: r.Unlisted}
 	case classify.Writes:
 		policy, f := p.currentPolicy()

@@ -13,7 +13,6 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
-	"music/frontend/classify"
 	"music/frontend/refusal"
 	"music/frontend/statement"
 	"music/frontend/traffic"
@@ -148,7 +147,7 @@ func (c *conn) batchPart(text []byte, name [2]string, values [][]byte) (s lockSt
 	if err != nil {
 		return s, wire.Invalid("MUSIC_SYNTAX: %v", err)
 	}
-	s.Statement = statement.Statement{Parsed: &parsed, Text: text, Table: c.classifier.Lookup(classify.TableKey(name[0] + "\x00" + name[1])), Values: values}
+	s.Statement = statement.Statement{Parsed: &parsed, Text: text, Table: c.classifier.Named(name), Values: values}
 	if s.Table != nil {
 		s.Critical = s.Table.Critical()
 	}
@@ -360,7 +359,7 @@ func (m *batchSections) closed() *catalog.Table {
 			continue
 		}
 		for _, name := range m.children[i].names {
-			t := m.conn.classifier.Lookup(classify.TableKey(name[0] + "\x00" + name[1]))
+			t := m.conn.classifier.Named(name)
 			if t == nil {
 				continue
 			}

@@ -69,8 +69,7 @@ func (c *conn) decidePrepared(e *wire.Envelope, id []byte, p *preparedStatement)
 	case classify.Use:
 		return watched(&watch{kind: watchKeyspace})
 	case classify.Schema, classify.Unclear:
-		var r classify.Result
-		c.classifier.Classify(&r, p.reread.text, true, c.keyspaceHere(p.reread.keyspace))
+		r := c.classify(p.reread.text, p.reread.keyspace)
 		return c.decideKind(e, &r, p.reread.text, nil)
 	case classify.Critical:
 		return decideExecuteLock(*e, p)

@@ -263,8 +263,7 @@ func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire
 		}
 	} else {
 		text := cur.LongString()
-		var r classify.Result
-		c.classifier.Classify(&r, text, true, c.keyspaceHere(own))
+		r := c.classify(text, own)
 		if plain = r.Kind == classify.Writes; !plain && r.Kind != classify.Critical {
 			return s, mixedBatch()
 		}

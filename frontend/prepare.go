@@ -65,8 +65,7 @@ func (c *conn) decidePrepare(e wire.Envelope) decision {
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	var r classify.Result
-	c.classifier.Classify(&r, text, true, c.keyspaceHere(own))
+	r := c.classify(text, own)
 	return c.decidePrepareKind(r, text, rest, own).on(r.Unlisted)
 }
 
@@ -96,6 +95,12 @@ func (c *conn) decidePrepareKind(r classify.Result, text, rest []byte, own strin
 		return c.decidePrepareLock(r, text, rest, own)
 	}
 	return watched(&watch{kind: watchPrepare, preparing: p})
+}
+
+// classify classifies a whole text; own is as for keyspaceHere.
+func (c *conn) classify(text []byte, own string) (r classify.Result) {
+	c.classifier.Classify(&r, text, true, c.keyspaceHere(own))
+	return r
 }
 
 // keyspaceHere returns the keyspace of names without one: the request's own, or else the connection's.

@@ -1,7 +1,7 @@
 package rewrite
 
 // AssignedValue returns the literal that is assigned to a column of SET, whose name is given as
-// Parse has read it: column = literal. ok is false if anything else stands there.
+// Parse has read it: column = literal. It returns no term and false if anything else stands there.
 func AssignedValue(text []byte, column Name) (literal Term, ok bool) {
 	lex := Lexer{text: text, pos: column.End}
 	equals, value, after := lex.Next(), lex.Next(), lex.Next()
@@ -10,5 +10,8 @@ func AssignedValue(text []byte, column Name) (literal Term, ok bool) {
 		literal.Kind = wordTerm(text, value)
 	}
 	ends := after.Kind == ',' || isWord(text, after, "WHERE")
-	return literal, equals.Kind == '=' && ends && literal.Kind != NoTerm && literal.Kind != TermOther
+	if equals.Kind != '=' || !ends || literal.Kind == NoTerm || literal.Kind == TermOther {
+		return Term{}, false
+	}
+	return literal, true
 }

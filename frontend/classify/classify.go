@@ -87,7 +87,7 @@ func (c *Classifier) readVerb(text []byte, head rewrite.Head, keyspace string) R
 	r := Result{Kind: Critical, Verb: head.Verb}
 	if head.Table.Start != head.Table.End {
 		r.Name = c.TableKey(text, head.Keyspace, head.Table, keyspace)
-		r.Table, r.Unlisted = c.Lookup(r.Name), c.unlisted(r.Name)
+		r.Table, r.Unlisted = c.lookup(r.Name), c.unlisted(r.Name)
 	}
 	return r
 }
@@ -95,7 +95,7 @@ func (c *Classifier) readVerb(text []byte, head rewrite.Head, keyspace string) R
 // readHead classifies a statement on one table, into r.
 func (c *Classifier) readHead(r *Result, text []byte, head *rewrite.Head, keyspace string) {
 	name := c.TableKey(text, head.Keyspace, head.Table, keyspace)
-	table := c.Lookup(name)
+	table := c.lookup(name)
 	r.Kind, r.Verb, r.Table, r.Name = Writes, head.Verb, table, name
 	switch head.Verb {
 	case rewrite.Schema:
@@ -138,7 +138,7 @@ func (c *Classifier) readBatch(text []byte, keyspace string) Result {
 	for i := range batch.Children {
 		child := &batch.Children[i]
 		r.Name = c.TableKey(text, child.Keyspace, child.Table, keyspace)
-		tables = append(tables, c.Lookup(r.Name))
+		tables = append(tables, c.lookup(r.Name))
 		r.Unlisted = cmp.Or(c.unlisted(r.Name), r.Unlisted)
 		if r.Name.reserved() {
 			r.Kind, r.Failure = Refused, forProxiesOnly(r.Name.String())
@@ -169,8 +169,13 @@ func (c *Classifier) TableKey(text []byte, ks, table rewrite.Name, keyspace stri
 	return c.name
 }
 
-// Lookup returns the Table of a key, or nil if catalog.Tables has none.
-func (c *Classifier) Lookup(key TableKey) *catalog.Table {
+// Named returns the Table of a keyspace and name, or nil if catalog.Tables has none.
+func (c *Classifier) Named(name [2]string) *catalog.Table {
+	return c.lookup(TableKey(name[0] + "\x00" + name[1]))
+}
+
+// lookup returns the Table of a key, or nil if catalog.Tables has none.
+func (c *Classifier) lookup(key TableKey) *catalog.Table {
 	if c.Tables == nil {
 		return nil
 	}

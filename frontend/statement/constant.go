@@ -62,8 +62,11 @@ func (s *Statement) evaluated() (all []evaluatedTerm) {
 		}
 	}
 	for _, r := range s.Parsed.Conditions {
-		for _, t := range append(slices.Clip(r.Values), r.Value) {
-			if t.Kind == rewrite.TermOther && r.Element.Kind == rewrite.NoTerm && r.Field.Empty() {
+		if r.Element.Kind != rewrite.NoTerm || !r.Field.Empty() {
+			continue
+		}
+		for _, t := range r.Terms() {
+			if t.Kind == rewrite.TermOther {
 				all = append(all, evaluatedTerm{r.Column, t})
 			}
 		}

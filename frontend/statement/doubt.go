@@ -26,10 +26,7 @@ func (s *Statement) doubtful() bool {
 		return !ok || !s.mayBe(value, known.Type)
 	}
 	if slices.ContainsFunc(s.Parsed.Sets, func(column rewrite.Name) bool {
-		literal, ok := rewrite.AssignedValue(s.Text, column)
-		if !ok {
-			literal = rewrite.Term{}
-		}
+		literal, _ := rewrite.AssignedValue(s.Text, column)
 		return doubt(column, literal)
 	}) {
 		return true
