@@ -82,7 +82,7 @@ func (r *schemaReader) criticalBefore(ctx context.Context, plain []*dataTable) (
 			continue
 		}
 		t.stored.text = text
-		t.Settings, _, _ = catalog.ReadSettings("@critical(" + text + ")") // the defaults, which refuse plain writes, if it cannot be read
+		t.Settings, _ = storedSettings(text) // the defaults will do until the table is settled
 		if err := r.readColumns(ctx, t); err != nil {
 			return nil, err
 		}

@@ -93,9 +93,9 @@ func (l *heartbeat) register(r prometheus.Registerer) {
 // id returns the id of this proxy's session.
 func (l *heartbeat) id() musiccore.SessionID { return l.self.Load().ID() }
 
-// known returns the id of this proxy's session if others know it, by a beat that was acknowledged,
+// knownSession returns the id of this proxy's session if others know it, by a beat that was acknowledged,
 // and it is valid; else zero.
-func (l *heartbeat) known() musiccore.SessionID {
+func (l *heartbeat) knownSession() musiccore.SessionID {
 	if self := l.self.Load(); self.Left(l.clock.now()) > 0 {
 		return self.ID()
 	}

@@ -62,10 +62,10 @@ func newSchema(r schemaReader, tables *catalog.Tables, critical *criticalTables,
 // one of them raises closed, and the others read again what it has written.
 func (s *schema) begin(ctx context.Context) error {
 	for {
-		known := s.heartbeat.known()
+		self := s.heartbeat.knownSession()
 		_, err := s.refresh(ctx)
 		if err == nil {
-			s.tellCores(known)
+			s.tellCores(self)
 		}
 		if !readAgain(err) || !pause(ctx, laggardPoll) {
 			return err
@@ -85,7 +85,7 @@ func (s *schema) watch(ctx context.Context) {
 		if s.rules.grown.Swap(false) {
 			s.unsure.Store(true)
 		}
-		again := s.unsure.Load() && s.heartbeat.known() != musiccore.SessionID{}
+		again := s.unsure.Load() && s.heartbeat.knownSession() != musiccore.SessionID{}
 		if err != nil || unsettled == 0 && !again && version == seen && time.Since(read) < schemaReread {
 			continue
 		}
@@ -124,7 +124,7 @@ func (s *schema) notRead(err error) {
 func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	reading, known := s.readings.begin(), s.heartbeat.known()
+	reading, self := s.readings.begin(), s.heartbeat.knownSession()
 	version, node, err := s.version(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the schema's version: %w", err)
@@ -154,7 +154,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		if t == before[t.ID] { // kept, since what was read of it is doubtful
 			continue
 		}
-		tableLate, err := s.settle(ctx, before[t.ID], t, version, known)
+		tableLate, err := s.settle(ctx, before[t.ID], t, version, self)
 		late = append(late, tableLate...)
 		faults = append(faults, err)
 	}
@@ -164,7 +164,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	if s.owed != nil && len(late) == 0 {
 		late = []string{thisOne}
 	}
-	if (known == musiccore.SessionID{}) {
+	if (self == musiccore.SessionID{}) {
 		s.unsure.Store(true)
 	}
 	return late, errors.Join(faults...)
@@ -292,9 +292,9 @@ func (s *schema) modeChanging(t *dataTable) {
 func (s *schema) doubt() { s.unsure.Store(true) }
 
 // tellCores passes each table's state to the cores, also of those that are not settled: an
-// operation with another proxy's reference may come before any LOCK. known is this proxy's session
+// operation with another proxy's reference may come before any LOCK. self is this proxy's session
 // as of before they were read.
-func (s *schema) tellCores(known musiccore.SessionID) {
+func (s *schema) tellCores(self musiccore.SessionID) {
 	for id, t := range s.critical.all() {
 		s.countFrom(t)
 		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, id, t.Closed) })
@@ -303,7 +303,7 @@ func (s *schema) tellCores(known musiccore.SessionID) {
 			continue
 		}
 		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
-			return c.Strict(now, id, t.Settings.Strict, known)
+			return c.Strict(now, id, t.Settings.Strict, self)
 		})
 	}
 }
@@ -351,8 +351,8 @@ func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused stri
 
 // settle makes a critical table ready for locks: it raises closed if needed, creates the companion,
 // and tells the cores what has changed. late names what it must wait for; then it must be called
-// again. known is this proxy's session as of before the table was read.
-func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql.UUID, known musiccore.SessionID) (late []string, err error) {
+// again. self is this proxy's session as of before the table was read.
+func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql.UUID, self musiccore.SessionID) (late []string, err error) {
 	if t.ignored != "" && (before == nil || before.ignored != t.ignored) {
 		s.log.Warn().Stringer("table", t).Msg(t.ignored)
 	}
@@ -373,7 +373,7 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 		return nil, err
 	}
 	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
-		return c.Strict(now, t.ID, t.Settings.Strict, known)
+		return c.Strict(now, t.ID, t.Settings.Strict, self)
 	})
 	if before == nil || before.Closed != t.Closed {
 		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, t.ID, t.Closed) })

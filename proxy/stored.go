@@ -40,6 +40,15 @@ func (r *schemaReader) readStored(ctx context.Context, t *dataTable) {
 	t.stored.err = t.keepStored()
 }
 
+// storedSettings reads settings as music.tables has them. If they cannot be read, it returns the
+// defaults, which refuse plain writes, beside the error.
+func storedSettings(text string) (catalog.Settings, error) {
+	text, dc, _ := strings.Cut(text, storedCentre)
+	s, _, err := catalog.ReadSettings("@critical(" + text + ")")
+	s.Centre = dc
+	return s, err
+}
+
 // keepStored replaces settings of a table by those with which its lock rows were made: all of them
 // if its comment no longer marks it as critical, else key, scope and data centre. The data centre
 // stays that which was stored first, since two would decide separately (docs/protocol.md 6, M3),
@@ -48,17 +57,16 @@ func (t *dataTable) keepStored() error {
 	if t.stored.text == "" || t.stored.text == plainSettings && t.Marked {
 		return nil
 	}
-	text, dc, _ := strings.Cut(t.stored.text, storedCentre)
-	old, _, err := catalog.ReadSettings("@critical(" + text + ")")
+	old, err := storedSettings(t.stored.text)
 	if err != nil && t.Made {
 		return fmt.Errorf("settings of %s in music.tables: %w", t, err)
 	}
-	old.Centre, t.stored.unlocked = dc, old.Unlocked
+	t.stored.unlocked = old.Unlocked
 	asked := catalog.Critical{Made: t.Made, Settings: old}
 	switch {
 	case !t.Made:
 		if t.Settings.Local && t.Settings.Centre == "" {
-			t.Settings.Centre = dc
+			t.Settings.Centre = old.Centre
 		}
 		return nil
 	case !t.Marked:
@@ -66,6 +74,6 @@ func (t *dataTable) keepStored() error {
 	case !asked.CanChangeTo(t.Settings):
 		t.ignored = fmt.Sprintf("its comment asks for %s, and key and scope stay while there are lock rows: %s", t.Settings, old)
 	}
-	t.Settings.Row, t.Settings.Local, t.Settings.Centre = old.Row, old.Local, dc
+	t.Settings.Row, t.Settings.Local, t.Settings.Centre = old.Row, old.Local, old.Centre
 	return nil
 }
