@@ -200,7 +200,8 @@ func (s *shard) tick() {
 
 // carryOut carries out the core's effects. It is called with the mutex held, and does not block.
 // Commands block, and so may passing an answer to a client that does not read: each gets a
-// goroutine. The answer to the present operation has been taken out before, by takeAnswer.
+// goroutine. Answers come last, so that whoever has one finds it in the metrics. The answer to the
+// present operation has been taken out before, by takeAnswer.
 func (s *shard) carryOut(now musiccore.Now, e musiccore.Effects) {
 	s.carryOutFor(musiccore.Client{}, now, e)
 }
@@ -213,12 +214,6 @@ func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.
 	}
 	for _, c := range e.Commands {
 		s.running.Go(func() { s.run(c) })
-	}
-	for _, a := range e.Answers {
-		if done := s.waiting[a.Op]; done != nil {
-			delete(s.waiting, a.Op)
-			s.running.Go(func() { done(a) })
-		}
 	}
 	if len(e.Hints) > 0 {
 		s.tell(e.Hints)
@@ -234,6 +229,12 @@ func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.
 		s.later(func() {
 			s.log.Error().Str("rule", a.Rule).Hex("table", a.Key.Table[:]).Hex("key", []byte(a.Key.PK)).Msg(a.Text)
 		})
+	}
+	for _, a := range e.Answers {
+		if done := s.waiting[a.Op]; done != nil {
+			delete(s.waiting, a.Op)
+			s.running.Go(func() { done(a) })
+		}
 	}
 	s.setAlarm(now, e.Wake)
 	s.core.Reuse(e)
