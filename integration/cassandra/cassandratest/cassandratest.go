@@ -68,7 +68,7 @@ func NewKeyspace(t testing.TB, configure func(*gocql.ClusterConfig)) *Keyspace {
 	t.Helper()
 	cluster := gocql.NewCluster(Address(t))
 	configure(cluster)
-	cluster.Timeout = 20 * time.Second
+	cluster.Timeout = time.Minute
 	cluster.RetryPolicy = nil
 	session, err := cluster.CreateSession()
 	require.NoError(t, err)
