@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"maps"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -120,10 +121,21 @@ func (l layout) settings() map[string]string {
 		settings["auto_bootstrap"] = strconv.FormatBool(l.joining.Bootstrap)
 		return settings
 	}
-	tokens := [maxNodes]string{"-9223372036854775808", "-3074457345618258603", "3074457345618258602"}
-	settings["initial_token"] = strconv.Quote(tokens[l.k-1])
+	settings["initial_token"] = strconv.Quote(strconv.FormatInt(l.token(), 10))
 	return settings
 }
+
+// token returns the place of a node that the cluster began with.
+func (l layout) token() int64 {
+	parts := uint64(dcs)
+	if l.o.Nodes > dcs {
+		parts = maxNodes
+	}
+	return math.MinInt64 + int64(math.MaxUint64/parts*uint64(l.k-1)) //nolint:gosec // G115: it goes once around the ring
+}
+
+// dcs is how many data centres a cluster of MultiDC has at most.
+const dcs = 3
 
 // seeds lists every node of the cluster.
 func (l layout) seeds() string {
@@ -141,7 +153,7 @@ func (l layout) rackdc() string {
 	case l.joining != nil:
 		dc = l.joining.DC
 	case l.o.MultiDC:
-		dc = l.k
+		dc = 1 + (l.k-1)%dcs
 	}
 	return fmt.Sprintf("dc=dc%d\nrack=r1\n", dc)
 }

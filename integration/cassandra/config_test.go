@@ -49,6 +49,9 @@ func TestTokensDiffer(t *testing.T) {
 		seen[parsed(t, nodeOf(t, Options{Dir: "d", Nodes: maxNodes}, k))["initial_token"]] = true
 	}
 	assert.Len(t, seen, maxNodes)
+	for k, want := range []string{"-9223372036854775808", "-3074457345618258603", "3074457345618258602"} {
+		assert.Equal(t, want, parsed(t, nodeOf(t, Options{Dir: "d", Nodes: 3}, k+1))["initial_token"])
+	}
 }
 
 // Options.Yaml changes a key, adds one, and takes one out.
@@ -64,8 +67,9 @@ func TestYamlIsOverridden(t *testing.T) {
 	}
 }
 
-// With MultiDC each node is in a data centre of its own.
+// With MultiDC each node is in a data centre of its own, and of nine nodes three are in each.
 func TestRackdc(t *testing.T) {
+	assert.Equal(t, "dc=dc2\nrack=r1\n", nodeOf(t, Options{Dir: "d", Nodes: 9, MultiDC: true}, 8).rackdc())
 	for multi, want := range map[bool]string{false: "dc=dc1\nrack=r1\n", true: "dc=dc3\nrack=r1\n"} {
 		assert.Equal(t, want, nodeOf(t, Options{Dir: "d", Nodes: 3, MultiDC: multi}, 3).rackdc(), "MultiDC %v", multi)
 	}
@@ -178,8 +182,8 @@ func TestDefaults(t *testing.T) {
 
 // The error of bad Options names every fault.
 func TestEveryFaultAtOnce(t *testing.T) {
-	_, err := Options{Nodes: 4, Yaml: map[string]string{"storage_port": "1", "native_transport_port": "2"}}.complete()
-	for _, want := range []string{"no Dir", "4 nodes, not 1 to 3", "storage_port in Yaml", "native_transport_port in Yaml: use Port"} {
+	_, err := Options{Nodes: maxNodes + 1, Yaml: map[string]string{"storage_port": "1", "native_transport_port": "2"}}.complete()
+	for _, want := range []string{"no Dir", "10 nodes, not 1 to 9", "storage_port in Yaml", "native_transport_port in Yaml: use Port"} {
 		assert.ErrorContains(t, err, want, "no %q", want)
 	}
 }

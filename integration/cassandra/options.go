@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// maxNodes is how many nodes may start together: each has a fixed token, a third of the ring apart. More may join.
-const maxNodes = 3
+// maxNodes is how many nodes may start together: each has a fixed token, a third of the ring apart, or a ninth where there are more
+// than three. More may join.
+const maxNodes = 9
 
 // maxJoined is how many there may be with those that have joined, dead ones included.
 const maxJoined = 9
@@ -21,9 +22,9 @@ const maxJoined = 9
 type Options struct {
 	Dir    string // of this cluster alone: its node directories are removed by Start
 	RunDir string // holds what all clusters share; default: DefaultRunDir
-	Nodes  int    // 1 (default) to 3
+	Nodes  int    // 1 (default) to 9
 
-	Address func(k int) string // of node k = 1, 2, 3; default 127.0.1.k
+	Address func(k int) string // of node k = 1, 2, …; default 127.0.1.k
 	Port    int                // of CQL, on every address; default 9042
 
 	Heap    string // of each JVM; default "256m", enough for tests
@@ -31,7 +32,7 @@ type Options struct {
 
 	Yaml       map[string]string // over our cassandra.yaml, in YAML syntax; an empty value takes a key out
 	Properties map[string]string // over our system properties; an empty value takes one out
-	MultiDC    bool              // node k is alone in data centre dck; otherwise all are in dc1
+	MultiDC    bool              // node k is in data centre dck, the fourth in dc1 again and so on; otherwise all are in dc1
 	Keep       bool              // start with the storage that an earlier cluster left in Dir
 	Faults     bool              // Node.Fault works: messages between nodes and the nodes' clocks can be tampered with
 

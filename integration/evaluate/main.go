@@ -37,6 +37,7 @@ type settings struct {
 	experiment.Settings
 	only    []string
 	profile []string
+	paxos   []string
 	systems []string
 	local   bool
 	out     string
@@ -69,6 +70,7 @@ func command() *cobra.Command {
 	f.BoolVar(&s.Full, "full", false, "all profiles, both kinds of Paxos and all points of each figure: hours; goes on where it was stopped")
 	f.StringSliceVar(&s.only, "only", nil, "these parts: "+strings.Join(names(), ", "))
 	f.StringSliceVar(&s.profile, "profile", nil, "these profiles of those that would be measured: I1, IUs, IUsEu")
+	f.StringSliceVar(&s.paxos, "paxos", nil, "these kinds of Paxos of those that would be measured: v1, v2")
 	f.StringArrayVar(&s.systems, "system", nil, "a system, several times for several; default all")
 	f.BoolVar(&s.local, "local", false, "the local profile, as where no network can be emulated")
 	f.BoolVar(&s.Try, "try", false, "one short round of each, on nodes that start fast: it shows that everything runs, and measures nothing")

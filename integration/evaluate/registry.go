@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"music/integration/evaluate/bakery"
+	"music/integration/evaluate/eachupdate"
 	"music/integration/evaluate/election"
 	"music/integration/evaluate/experiment"
 	"music/integration/evaluate/heartbeat"
@@ -29,6 +30,9 @@ func systems() []experiment.System {
 		published(experiment.CassaEV, paper.CassaEV),
 		write(experiment.QuorumWrite, false),
 		write(experiment.LWT, true),
+		lax(onCassandra(experiment.EachUpdate, func(o store.Options) (section.Client, error) {
+			return client(eachupdate.New(eachupdate.Options{Options: o}))
+		})),
 		onCassandra(experiment.Racing, func(o store.Options) (section.Client, error) {
 			return client(racing.New(racing.Options{Options: o, Identify: true}))
 		}),
@@ -50,6 +54,7 @@ func systems() []experiment.System {
 		product(experiment.Auto, ours.Options{Mode: ours.Auto}),
 		product(experiment.Strict, ours.Options{Mode: ours.Strict}),
 	}
+	all = append(all, besides()...)
 	for _, ttl := range experiment.TTLs() {
 		all = append(all, leased(ttl)...)
 	}
@@ -85,9 +90,13 @@ func onCassandra(name string, open func(store.Options) (section.Client, error)) 
 
 // write is a write without a section.
 func write(name string, lwt bool) experiment.System {
-	s := onCassandra(name, func(o store.Options) (section.Client, error) {
+	return lax(onCassandra(name, func(o store.Options) (section.Client, error) {
 		return client(plain.New(plain.Options{Options: o, LWT: lwt}))
-	})
+	}))
+}
+
+// lax is a system whose sections do not exclude each other.
+func lax(s experiment.System) experiment.System {
 	s.Exclusive = false
 	return s
 }

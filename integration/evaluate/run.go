@@ -22,6 +22,7 @@ import (
 type stage struct {
 	profile experiment.Profile
 	paxos   string
+	nodes   int // of Cassandra, as in experiment.Experiment
 	play    []experiment.Experiment
 }
 
@@ -78,9 +79,11 @@ func (s *settings) stages(log io.Writer) (all []stage) {
 	}
 	for _, p := range profiles {
 		for _, paxos := range []string{"v2", "v1"} {
-			play := slices.DeleteFunc(experiment.All(), func(e experiment.Experiment) bool { return !s.plays(e, p, paxos) })
-			if st := (stage{profile: p, paxos: paxos, play: play}); len(play) > 0 {
-				all = append(all, st)
+			for _, nodes := range []int{0, experiment.Sites, experiment.Sites * experiment.Sites} {
+				play := slices.DeleteFunc(experiment.All(), func(e experiment.Experiment) bool { return e.Nodes != nodes || !s.plays(e, p, paxos) })
+				if st := (stage{p, paxos, nodes, play}); len(play) > 0 {
+					all = append(all, st)
+				}
 			}
 		}
 	}
@@ -92,6 +95,9 @@ func (s *settings) plays(e experiment.Experiment, p experiment.Profile, paxos st
 	profiles, variants := e.Profiles, e.Paxos
 	if !s.Full {
 		profiles, variants = []string{"IUs"}, []string{"v2"}
+	}
+	if len(s.paxos) > 0 {
+		variants = slices.DeleteFunc(slices.Clone(e.Paxos), func(name string) bool { return !slices.Contains(s.paxos, name) })
 	}
 	if len(s.profile) > 0 {
 		profiles = slices.DeleteFunc(slices.Clone(e.Profiles), func(name string) bool { return !slices.Contains(s.profile, name) })
@@ -109,10 +115,12 @@ func (e *evaluation) perform(ctx context.Context, st stage) error {
 	}
 	experiment.Say(e.log, "profile %s, Paxos %s", st.profile.Name, st.paxos)
 	needed := e.needed(st.play)
-	w, err := experiment.Build(ctx, experiment.Setup{
-		Profile: st.profile, Paxos: st.paxos, Try: e.Try, Program: e.program, Log: e.log,
-		Sync: slices.ContainsFunc(needed, func(s experiment.System) bool { return s.Syncs }),
-	})
+	setup := experiment.Setup{Profile: st.profile, Paxos: st.paxos, Nodes: st.nodes, Try: e.Try, Program: e.program, Log: e.log}
+	if st.nodes != 0 {
+		setup.Heap = "192m"
+	}
+	setup.Servers, setup.Sync = servers(ctx, needed, e.log)
+	w, err := experiment.Build(ctx, setup)
 	if err != nil {
 		return err
 	}

@@ -3,15 +3,13 @@ package etcd
 import (
 	"context"
 	"flag"
-	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"music/integration/cassandra"
 	"music/integration/evaluate/battery"
+	"music/integration/evaluate/ensemble"
 	"music/integration/evaluate/judge"
 	"music/integration/evaluate/section"
 	"music/integration/evaluate/store/storetest"
@@ -21,29 +19,26 @@ var long = flag.Bool("evaluate.long", false, "build etcd where it has not been b
 
 func TestMain(m *testing.M) { battery.Main(m) }
 
-// serve starts etcd, or skips the test where it would have to be built first.
-func serve(t *testing.T) *Server {
+// serve starts etcd, or skips the test where it would have to be built first, and returns the endpoint.
+func serve(t *testing.T) string {
 	t.Helper()
-	run, err := cassandra.DefaultRunDir()
-	require.NoError(t, err)
-	if _, err := os.Stat(run + "/evaluate/etcd"); err != nil && !*long {
+	if !ensemble.HasEtcd() && !*long {
 		t.Skip("etcd is not built: -evaluate.long")
 	}
-	program, err := Build(t.Context())
+	kind, err := ensemble.Etcd(t.Context())
 	require.NoError(t, err)
-	s, err := StartServer(ServerOptions{Program: program, Dir: t.TempDir(), Members: []string{"127.0.0.1"}, Log: t.Output()})
+	all, err := kind.StartAll(t.Context(), 1, func(int) ensemble.Member {
+		return ensemble.Member{Members: []string{"127.0.0.1"}, Dir: t.TempDir(), Log: t.Output()}
+	})
 	require.NoError(t, err)
-	t.Cleanup(s.Kill)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, s.Ready(ctx))
-	return s
+	t.Cleanup(all.Kill)
+	return all[0].Endpoint
 }
 
 // Values in etcd and in Cassandra: both pass. A holder whose lock is taken away writes into
 // Cassandra, and not into etcd.
 func TestEtcd(t *testing.T) {
-	inEtcd := Options{Endpoints: []string{serve(t).Endpoint}}
+	inEtcd := Options{Endpoints: []string{serve(t)}}
 	o, inCassandra := storetest.Options(t), inEtcd
 	inCassandra.Cassandra = &o
 	for name, o := range map[string]Options{"etcd": inEtcd, "etcd-cassandra": inCassandra} {

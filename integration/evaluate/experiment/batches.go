@@ -10,7 +10,7 @@ import (
 // batches is Fig. 6: what is put in a second where a section has many puts, or large ones.
 func batches(name, title string, points []batch) Experiment {
 	return Experiment{
-		Name: name, Title: title, Systems: []string{MUSIC, MSCP, ZooKeeper, Ours}, Profiles: []string{"IUs"}, Paxos: []string{"v2"},
+		Name: name, Title: title, Systems: []string{MUSIC, MSCP, ZooKeeper, Etcd, Ours}, Profiles: []string{"IUs"}, Paxos: []string{"v2"},
 		Metrics: []Metric{{"puts", "a second"}, {"unknown", "sections"}},
 		Claims: []Claim{
 			{Of: MUSIC, To: ZooKeeper, Metric: "puts", Paper: "1.4–2.3 by puts, 2.45–17 by size"},
@@ -25,7 +25,7 @@ func batches(name, title string, points []batch) Experiment {
 				if b.long && !r.Full {
 					continue
 				}
-				for _, s := range []string{MUSIC, MSCP, ZooKeeper, Ours} {
+				for _, s := range []string{MUSIC, MSCP, ZooKeeper, Etcd, Ours} {
 					if r.has(s) {
 						turns = append(turns, turn{s, b.name, r.batchTurn(s, b, puts(b.puts, b.size))})
 					}

@@ -159,6 +159,6 @@ func (r *Run) costTurn(k kind, unit float64) func(context.Context, string) (map[
 			return nil, err
 		}
 		n := float64(len(o.Sections))
-		return map[string]float64{"LWTs": c.paxos / unit / n, "statements": c.statements / n, "messages": c.messages / n, "kB": c.sent / n / 1000}, nil
+		return map[string]float64{"section": o.mean(left), "LWTs": c.paxos / unit / n, "statements": c.statements / n, "messages": c.messages / n, "kB": c.sent / n / 1000}, nil
 	}
 }

@@ -13,8 +13,8 @@ import (
 // System is one that experiments time.
 type System struct {
 	Name      string
-	Exclusive bool // sections of a key exclude each other
-	Syncs     bool // it acknowledges what is on disk, so that all beside it must
+	Exclusive bool   // sections of a key exclude each other
+	Needs     string // servers beside Cassandra, by name; they acknowledge what is on disk, so all beside them must
 	Open      func(Place) (section.Client, error)
 }
 

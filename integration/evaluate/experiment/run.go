@@ -22,6 +22,7 @@ type Experiment struct {
 	Title    string
 	Systems  []string // that it times, those of them that there are
 	Profiles []string // of a full run; a short one has IUs only
+	Nodes    int      // of Cassandra, with small heaps; 0: one at each site, with larger ones
 	Paxos    []string // likewise; a short one has v2 only
 	Metrics  []Metric
 	Claims   []Claim
@@ -105,6 +106,7 @@ func (e Experiment) Measure(ctx context.Context, w *World, c *Company, s Setting
 	if err := f.checkNetwork(ctx, w, "before", log); err != nil {
 		return nil, err
 	}
+	f.Notes = append(f.Notes, w.leaders(ctx)...)
 	if err := e.Run(ctx, r); err != nil {
 		return nil, err
 	}

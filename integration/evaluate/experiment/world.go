@@ -6,15 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"music/integration/cassandra"
+	"music/integration/evaluate/ensemble"
 	"music/integration/evaluate/ours"
 	"music/integration/wan"
 )
@@ -71,6 +74,9 @@ func Emulates() error {
 type Setup struct {
 	Profile Profile
 	Paxos   string // v1 or v2
+	Nodes   int    // of Cassandra, as many at each site; default one at each
+	Heap    string // of a node; default 512m
+	Servers map[string]ensemble.Kind
 	Sync    bool   // nodes acknowledge what is on disk
 	Try     bool   // nodes start fast, and are slow then
 	Program string // of the product
@@ -81,8 +87,9 @@ type Setup struct {
 // each of them directly, and so can every client in it.
 type Place struct {
 	Site     int
-	Node     string // host:port
-	Proxy    string // host; the port is 9042
+	Node     string            // host:port
+	Proxy    string            // host; the port is 9042
+	Servers  map[string]string // host:port, by the names of Setup.Servers
 	Keyspace string
 }
 
@@ -92,6 +99,7 @@ type World struct {
 	network *wan.WAN // nil: none
 	nodes   *cassandra.Cluster
 	proxies [Sites]*ours.Proxy
+	others  map[string]ensemble.Ensemble // by the names of Setup.Servers
 	dir     string
 	secret  string
 	admin   *gocql.Session // of the first node
@@ -109,7 +117,8 @@ func Build(ctx context.Context, s Setup) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{Setup: s, dir: filepath.Join(run, "evaluate", "world")}
+	s.Nodes, s.Heap = cmp.Or(s.Nodes, Sites), cmp.Or(s.Heap, "512m")
+	w := &World{Setup: s, others: map[string]ensemble.Ensemble{}, dir: filepath.Join(run, "evaluate", "world")}
 	if err := w.build(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("build a world: %w", err), w.Close())
 	}
@@ -135,6 +144,9 @@ func (w *World) build(ctx context.Context) (err error) {
 		if err := w.StartProxy(ctx, site); err != nil {
 			return err
 		}
+	}
+	if err := w.startOthers(ctx); err != nil {
+		return err
 	}
 	c := gocql.NewCluster(w.host(1, 1))
 	c.HostFilter = gocql.WhiteListHostFilter(w.host(1, 1))
@@ -186,18 +198,55 @@ func removeStale(name string) error {
 // startNodes starts Cassandra.
 func (w *World) startNodes(ctx context.Context) (err error) {
 	o := cassandra.Options{
-		Dir: filepath.Join(w.dir, "nodes"), Nodes: Sites, MultiDC: true, Heap: "512m", FastJIT: w.Try, Log: w.Log,
-		Address: func(k int) string { return w.host(k, 1) },
+		Dir: filepath.Join(w.dir, "nodes"), Nodes: w.Nodes, MultiDC: true, Heap: w.Heap, FastJIT: w.Try, Log: w.Log,
+		Address: func(k int) string { return w.host(siteOf(k), 1+further*((k-1)/Sites)) },
 		Yaml:    map[string]string{"paxos_variant": cmp.Or(w.Paxos, "v2"), "cas_contention_timeout": "3s"},
 	}
 	if w.Sync {
 		o.Yaml = cassandra.Durable(o.Yaml)
 	}
 	if w.network != nil {
-		o.Namespace = w.network.Namespace
+		o.Namespace = func(k int) string { return w.network.Namespace(siteOf(k)) }
 	}
 	w.nodes, err = cassandra.Start(ctx, o)
 	return err
+}
+
+// siteOf returns the site of the k-th node.
+func siteOf(k int) int { return 1 + (k-1)%Sites }
+
+// further is how far the addresses of the nodes of a site are apart: a proxy and the network's test are in between.
+const further = 3
+
+// startOthers starts the servers of ZooKeeper and etcd, beside the first node of each site.
+func (w *World) startOthers(ctx context.Context) (err error) {
+	var members []string
+	for site := 1; site <= Sites; site++ {
+		members = append(members, w.host(site, 1))
+	}
+	for name, kind := range w.Servers {
+		w.others[name], err = kind.StartAll(ctx, Sites, func(i int) ensemble.Member {
+			m := ensemble.Member{Members: members, Index: i, Dir: filepath.Join(w.dir, fmt.Sprint(name, i+1)), Fast: w.Try}
+			if w.network != nil {
+				m.Namespace = w.network.Namespace(i + 1)
+			}
+			return m
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaders says at which sites the leaders of ZooKeeper and etcd are.
+func (w *World) leaders(ctx context.Context) (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(w.others)) {
+		if i, err := w.others[name].Leader(ctx); err == nil {
+			all = append(all, fmt.Sprintf("%s's leader is at site %d.", name, i+1))
+		}
+	}
+	return all
 }
 
 // StartProxy starts the proxy of a site, for the first time or after KillProxy.
@@ -231,7 +280,11 @@ func (w *World) host(site, n int) string {
 
 // Place returns the place of clients at a site.
 func (w *World) Place(site int) Place {
-	return Place{Site: site, Node: w.host(site, 1) + ":9042", Proxy: w.host(site, 2), Keyspace: theKeyspace}
+	p := Place{Site: site, Node: w.host(site, 1) + ":9042", Proxy: w.host(site, 2), Servers: map[string]string{}, Keyspace: theKeyspace}
+	for name, all := range w.others {
+		p.Servers[name] = all[site-1].Endpoint
+	}
+	return p
 }
 
 // Version returns the version of Cassandra.
@@ -248,6 +301,9 @@ func (w *World) Close() error {
 	}
 	for site := 1; site <= Sites; site++ {
 		w.KillProxy(site)
+	}
+	for _, all := range w.others {
+		all.Kill()
 	}
 	var faults []error
 	if w.nodes != nil {

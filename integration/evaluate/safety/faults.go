@@ -52,7 +52,7 @@ func Faults() []Fault {
 			stays: true, ahead: map[int]time.Duration{1: time.Minute, 2: -time.Minute}, strike: skew, mend: unskew,
 		},
 		{Name: "site cut", How: "the holder's site is cut off, with node and proxy, and comes back", strike: cut, mend: heal},
-		{Name: "leader killed", How: "the node of site 1 is killed and started again", turns: true, strike: killNode, mend: startNode},
+		{Name: "leader killed", How: "the node of site 1 is killed, and the servers that lead ZooKeeper and etcd; all are started again", turns: true, strike: killLeaders, mend: startLeaders},
 	}
 }
 
@@ -158,11 +158,29 @@ func cut(_ context.Context, w *world, _ []*trial) error {
 	return nil
 }
 
-// killNode kills the node of site 1.
-func killNode(_ context.Context, w *world, _ []*trial) error { return w.nodes.Nodes()[0].Kill() }
+// killLeaders kills the node of site 1, and the leaders of ZooKeeper and etcd.
+func killLeaders(ctx context.Context, w *world, _ []*trial) error {
+	for name, o := range w.others {
+		i, err := o.all.Leader(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		o.all[i].Process.Kill()
+	}
+	return w.nodes.Nodes()[0].Kill()
+}
 
-// startNode restarts it, and waits until it answers.
-func startNode(ctx context.Context, w *world, _ []*trial) error {
+// startLeaders starts them again, and waits until all answer.
+func startLeaders(ctx context.Context, w *world, _ []*trial) error {
+	for name, o := range w.others {
+		for i, s := range o.all {
+			if again, err := s.Revive(ctx); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			} else if again != nil {
+				o.all[i] = again
+			}
+		}
+	}
 	if err := w.nodes.Nodes()[0].Start(ctx); err != nil {
 		return err
 	}

@@ -2,34 +2,41 @@ package safety
 
 import (
 	"context"
+	"errors"
+	"os/exec"
 	"slices"
 	"time"
 
 	"music/integration/evaluate/bakery"
+	"music/integration/evaluate/curator"
 	"music/integration/evaluate/election"
 	"music/integration/evaluate/heartbeat"
 	"music/integration/evaluate/optimistic"
 	"music/integration/evaluate/ours"
 	"music/integration/evaluate/paper"
 	"music/integration/evaluate/racing"
+	"music/integration/evaluate/remote"
 	"music/integration/evaluate/section"
 	"music/integration/evaluate/store"
 	"music/integration/evaluate/timeuuid"
+	"music/integration/evaluate/zookeeper"
 )
 
 // Place is where a client of a trial is.
 type Place struct {
-	Nodes    []string         // host:port, that of its own site first
-	Proxy    string           // of its own site, without port
-	Keyspace string           // exists
-	Now      func() time.Time `json:"-"` // the clock of its machine
+	Nodes    []string          // host:port, that of its own site first
+	Proxy    string            // of its own site, without port
+	Servers  map[string]beside // by name
+	Keyspace string            // exists
+	Now      func() time.Time  `json:"-"` // the clock of its machine
 }
 
 // System is a system in the table.
 type System struct {
 	Name string
 	open func(Place) (section.Client, error)
-	ours bool // must be held in each trial
+	ours bool   // must be held in each trial
+	need string // servers beside Cassandra, by name
 }
 
 // Lease is how long a system whose holder is silent waits for it.
@@ -66,6 +73,22 @@ func Systems() []System {
 			return optimistic.New(optimistic.Options{Options: o})
 		}),
 		other("LWT and heartbeat", keptHouse),
+		beyond("ZooKeeper, Curator", zooKeeper, func(_ Place, b beside) (*remote.Client, error) {
+			return curator.New(curator.Options{Program: b.Program, Server: b.Endpoint, Session: Lease})
+		}),
+		beyond("ZooKeeper, Curator heeding", zooKeeper, func(_ Place, b beside) (*remote.Client, error) {
+			return curator.New(curator.Options{Program: b.Program, Server: b.Endpoint, Session: Lease, Heed: true})
+		}),
+		beyond("MUSIC on ZooKeeper", zooKeeper, func(at Place, b beside) (*zookeeper.Client, error) {
+			o := store.Options{Hosts: at.Nodes[:1], Keyspace: at.Keyspace, Clock: at.Now, Timeout: storeTimeout}
+			return zookeeper.New(zookeeper.Options{Options: o, Servers: []string{b.Endpoint}, Patience: Lease})
+		}),
+		beyond("etcd", etcd, func(_ Place, b beside) (*remote.Client, error) {
+			return remote.Start(exec.Command(b.Program[0], b.Endpoint, Lease.String())) //nolint:gosec,noctx // our own words; it ends by Close
+		}),
+		beyond("etcd, values in Cassandra", etcd, func(at Place, b beside) (*remote.Client, error) {
+			return remote.Start(exec.Command(b.Program[0], b.Endpoint, Lease.String(), at.Nodes[0], at.Keyspace)) //nolint:gosec,noctx // likewise
+		}),
 		other("racing LWTs", func(o store.Options) (*racing.Client, error) { return racing.New(racing.Options{Options: o}) }),
 	}
 }
@@ -85,7 +108,30 @@ func keptHouse(o store.Options) (*heartbeat.Client, error) {
 func other[C section.Client](name string, open func(store.Options) (C, error)) System {
 	return System{name, func(at Place) (section.Client, error) {
 		return open(store.Options{Hosts: at.Nodes[:1], Keyspace: at.Keyspace, Clock: at.Now, Timeout: storeTimeout})
-	}, false}
+	}, false, ""}
+}
+
+// The names of servers beside Cassandra.
+const zooKeeper, etcd = "ZooKeeper", "etcd"
+
+// beside is what a client of such servers needs.
+type beside struct {
+	Endpoint string   // of its own site
+	Program  []string // its client, if that is a program of its own
+}
+
+// errNoServer is returned by systems whose servers could not be had.
+var errNoServer = errors.New("its servers cannot be had")
+
+// beyond is a system that needs servers beside Cassandra.
+func beyond[C section.Client](name, need string, open func(Place, beside) (C, error)) System {
+	return System{name, func(at Place) (section.Client, error) {
+		b, has := at.Servers[need]
+		if !has {
+			return nil, errNoServer
+		}
+		return open(at, b)
+	}, false, need}
 }
 
 // find returns the system of a name.
@@ -102,7 +148,7 @@ func find(name string) (s System, found bool) {
 func product(name string, m ours.Mode) System {
 	return System{name, func(at Place) (section.Client, error) {
 		return ours.New(ours.Options{Hosts: []string{at.Proxy}, Keyspace: at.Keyspace, Mode: m, Lease: Lease, Timeout: 2 * storeTimeout})
-	}, true}
+	}, true, ""}
 }
 
 // printed is a variant of the paper's system.
@@ -114,5 +160,5 @@ func printed(name string, o paper.Options) System {
 		}
 		o.Patience, o.Timeout = Lease, storeTimeout
 		return paper.New(o)
-	}, false}
+	}, false, ""}
 }

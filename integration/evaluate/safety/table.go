@@ -117,7 +117,11 @@ func (r *run) try(ctx context.Context, f Fault, number int) error {
 		}
 		if c.Verdict != Violated {
 			key := fmt.Sprintf("%s %s %d %d", s.Name, f.Name, seed, time.Now().UnixNano())
-			all = append(all, &trial{world: r.world, fault: f, system: s, seed: seed, key: key, clients: map[int]*process{}})
+			t := &trial{world: r.world, fault: f, system: s, seed: seed, key: key, clients: map[int]*process{}}
+			if s.need != "" && r.world.others[s.need] == nil {
+				t.err = errNoServer
+			}
+			all = append(all, t)
 		}
 	}
 	if len(all) == 0 {

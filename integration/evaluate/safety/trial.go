@@ -60,6 +60,7 @@ func (t *trial) start(k int, r role) error {
 	}
 	p := &process{cmd: exec.Command("ip", "netns", "exec", t.world.network.Namespace(sites+1+(k-1)%sites), self)} //nolint:gosec,noctx // ourselves; it ends by signal
 	p.cmd.Env = append(os.Environ(), assigned+"="+string(text))
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with a program that it starts
 	log, err := os.OpenFile(filepath.Join(t.world.dir, "clients.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -84,7 +85,8 @@ func (t *trial) start(k int, r role) error {
 	return nil
 }
 
-func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) } // one that is gone hears nothing
+// signal signals the process and what it has started; one that is gone hears nothing.
+func (p *process) signal(s syscall.Signal) { _ = syscall.Kill(-p.cmd.Process.Pid, s) }
 
 // tell sends a command.
 func (p *process) tell(command string) { _, _ = fmt.Fprintln(p.stdin, command) }

@@ -12,6 +12,8 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"music/integration/cassandra"
+	"music/integration/evaluate/curator"
+	"music/integration/evaluate/ensemble"
 	"music/integration/evaluate/ours"
 	"music/integration/wan"
 )
@@ -31,6 +33,13 @@ type world struct {
 	network *wan.WAN
 	nodes   *cassandra.Cluster
 	proxies [sites]*ours.Proxy
+	others  map[string]*servers // by name
+}
+
+// servers are those of ZooKeeper or etcd, and the program of their clients.
+type servers struct {
+	all     ensemble.Ensemble
+	program []string
 }
 
 // build makes a world. On an error nothing is left.
@@ -73,7 +82,51 @@ func (w *world) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	w.startOthers(ctx)
 	return w.prepare(ctx)
+}
+
+// startOthers starts ZooKeeper and etcd, a server at each site. What cannot be had is left out, and its systems are not tried.
+func (w *world) startOthers(ctx context.Context) {
+	w.others = map[string]*servers{}
+	for name, fetch := range map[string]func() (ensemble.Kind, []string, error){
+		zooKeeper: func() (ensemble.Kind, []string, error) {
+			kind, err := ensemble.ZooKeeper(ctx, w.log)
+			if err != nil {
+				return kind, nil, err
+			}
+			program, err := curator.Build(ctx, w.log)
+			return kind, program, err
+		},
+		etcd: func() (ensemble.Kind, []string, error) {
+			kind, err := ensemble.Etcd(ctx)
+			if err != nil {
+				return kind, nil, err
+			}
+			program, err := ensemble.EtcdClient(ctx)
+			return kind, []string{program}, err
+		},
+	} {
+		kind, program, err := fetch()
+		var all ensemble.Ensemble
+		if err == nil {
+			all, err = kind.StartAll(ctx, sites, func(i int) ensemble.Member { return w.member(name, i) })
+		}
+		if err != nil {
+			_, _ = fmt.Fprintf(w.log, "no %s: %v\n", name, err)
+			continue
+		}
+		w.others[name] = &servers{all, program}
+	}
+}
+
+// member is a server beside the node of a site.
+func (w *world) member(name string, i int) ensemble.Member {
+	m := ensemble.Member{Index: i, Namespace: w.network.Namespace(i + 1), Dir: filepath.Join(w.dir, fmt.Sprint(name, i+1)), Fast: true}
+	for site := 1; site <= sites; site++ {
+		m.Members = append(m.Members, w.network.Address(site, 1))
+	}
+	return m
 }
 
 // prepare makes the keyspace, and the tables by opening each system once.
@@ -93,6 +146,9 @@ func (w *world) prepare(ctx context.Context) error {
 	}
 	for _, s := range Systems() {
 		client, err := s.open(w.place(1))
+		if errors.Is(err, errNoServer) {
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
@@ -103,7 +159,10 @@ func (w *world) prepare(ctx context.Context) error {
 
 // place returns the place of client k.
 func (w *world) place(k int) Place {
-	p := Place{Proxy: w.network.Address(k, 2), Keyspace: keyspace}
+	p := Place{Proxy: w.network.Address(k, 2), Servers: map[string]beside{}, Keyspace: keyspace}
+	for name, o := range w.others {
+		p.Servers[name] = beside{o.all[k-1].Endpoint, o.program}
+	}
 	for i := range sites {
 		p.Nodes = append(p.Nodes, w.network.Address(1+(k-1+i)%sites, 1)+":9042")
 	}
@@ -149,6 +208,9 @@ func (w *world) close() error {
 			_ = p.Signal(syscall.SIGCONT)
 			p.Kill()
 		}
+	}
+	for _, o := range w.others {
+		o.all.Kill()
 	}
 	var faults []error
 	if w.nodes != nil {

@@ -18,7 +18,7 @@
 //	 reads the value and writes it back
 //
 // Children are persistent, not ephemeral: no session says that a holder has died, and somebody has to
-// call Force. Key nodes are never deleted, as in the release.
+// call Force; with Options.Patience those do that wait. Key nodes are never deleted, as in the release.
 //
 // What breaks it. Between the deletion of the child and the flag the next one may enter: it finds no
 // flag, does not synchronise, and what the holder before it has left half done decides itself later.
@@ -31,6 +31,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"path"
 	"slices"
 	"time"
@@ -61,6 +62,7 @@ type Options struct {
 	Servers   []string      // host:port; the client speaks to one of them
 	Session   time.Duration // default 10 s
 	Poll      time.Duration // between two looks at the children; default 5 ms
+	Patience  time.Duration // after which the first that others wait for has failed, and is forced out; default: never
 	FlagFirst bool          // repaired: Force sets the flag before it deletes
 }
 
@@ -117,15 +119,15 @@ func (c *Client) ensure(node string) error {
 	return err
 }
 
-// nodeOf is the node of a key.
-func nodeOf(key string) string { return path.Join(root, key) }
+// nodeOf is the node of a key, whose name has no slash.
+func nodeOf(key string) string { return path.Join(root, url.PathEscape(key)) }
 
 // Enter is createLockRef, acquireLock until it returns true, and the synchronisation.
 func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
 	h := &held{c: c, key: key}
 	err := h.createLockRef()
 	if err == nil {
-		err = store.Poll(ctx, func() time.Duration { return c.o.Poll }, h.acquireLock)
+		err = store.Poll(ctx, func() time.Duration { return c.o.Poll }, func() (bool, error) { return h.acquireLock(ctx) })
 	}
 	if err == nil {
 		err = h.synchronise(ctx)
@@ -144,7 +146,12 @@ func (c *Client) Force(ctx context.Context, key string) error {
 	if err != nil || len(children) == 0 {
 		return err
 	}
-	remove := func() error { return c.remove(path.Join(nodeOf(key), slices.Min(children))) }
+	return c.force(ctx, key, slices.Min(children))
+}
+
+// force ends the section of a child.
+func (c *Client) force(ctx context.Context, key, child string) error {
+	remove := func() error { return c.remove(path.Join(nodeOf(key), child)) }
 	flag := func() error { return c.session.Exec(ctx, setFlag, key) }
 	steps := []func() error{remove, flag}
 	if c.o.FlagFirst {
@@ -172,6 +179,9 @@ type held struct {
 	c    *Client
 	key  string
 	node string // of the reference; "" until there is one
+
+	first string // the lowest child since some time, while this one waits
+	since time.Time
 }
 
 // createLockRef makes the child. A request whose answer was lost leaves one that nobody knows.
@@ -184,13 +194,31 @@ func (h *held) createLockRef() error {
 	return err
 }
 
-// acquireLock reports whether the reference is the lowest.
-func (h *held) acquireLock() (bool, error) {
+// acquireLock reports whether the reference is the lowest. One that is not there any more was forced out.
+func (h *held) acquireLock(ctx context.Context) (bool, error) {
 	children, _, err := h.c.zk.Children(nodeOf(h.key))
 	if err != nil || len(children) == 0 {
 		return false, err
 	}
-	return slices.Min(children) == path.Base(h.node), nil
+	lowest, mine := slices.Min(children), path.Base(h.node)
+	if lowest > mine {
+		return false, section.ErrLost
+	}
+	if lowest == mine {
+		return true, nil
+	}
+	return false, h.suspect(ctx, lowest)
+}
+
+// suspect forces out a child that has been the lowest for longer than Options.Patience.
+func (h *held) suspect(ctx context.Context, child string) error {
+	if child != h.first {
+		h.first, h.since = child, time.Now()
+	}
+	if h.c.o.Patience == 0 || time.Since(h.since) < h.c.o.Patience {
+		return nil
+	}
+	return h.c.force(ctx, h.key, child)
 }
 
 // synchronise writes back what it reads where the flag is set.

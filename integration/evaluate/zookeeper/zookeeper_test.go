@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/integration/evaluate/battery"
+	"music/integration/evaluate/ensemble"
 	"music/integration/evaluate/judge"
 	"music/integration/evaluate/section"
 	"music/integration/evaluate/store"
@@ -24,17 +25,19 @@ func TestMain(m *testing.M) { battery.Main(m) }
 // serve starts a server, or skips the test where it would have to be fetched first.
 func serve(t *testing.T) string {
 	t.Helper()
-	if !Fetched() && !*long {
+	if !ensemble.HasZooKeeper() && !*long {
 		t.Skip("ZooKeeper is not fetched: -evaluate.long")
 	}
-	jars, err := Fetch(t.Context(), t.Output())
-	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	s, err := StartServer(ctx, jars, t.TempDir(), "127.0.0.1", t.Output())
+	kind, err := ensemble.ZooKeeper(ctx, t.Output())
 	require.NoError(t, err)
-	t.Cleanup(s.Kill)
-	return s.Address
+	all, err := kind.StartAll(ctx, 1, func(int) ensemble.Member {
+		return ensemble.Member{Members: []string{"127.0.0.1"}, Dir: t.TempDir(), Fast: true, Log: t.Output()}
+	})
+	require.NoError(t, err)
+	t.Cleanup(all.Kill)
+	return all[0].Endpoint
 }
 
 // It passes, in both forms, and has its faults.

@@ -1,0 +1,65 @@
+// Package curator is ZooKeeper as the paper compares MUSIC with it (VIII, Fig. 6): a lock recipe, and the values in ZooKeeper too.
+// The lock is that of Curator, which users of ZooKeeper are sent to, out of its own jar; Curator.java is the client, a process of
+// its own.
+//
+//	paper                                             here
+//	"the lock recipe of ZooKeeper", its client in     InterProcessMutex: an ephemeral sequential znode, the
+//	 Java                                              lowest holds, each other watches the one before it
+//	state updates in the critical section             setData of a znode for the key, create at the first
+//	a ZooKeeper server at each site, a client uses     Options.Server
+//	 that of its own
+//
+// The paper does not say what its clients do when a connection breaks. InterProcessMutex does nothing by itself; its documentation
+// "strongly" recommends a ConnectionStateListener, which is Options.Heed: a section in which the connection was suspended or lost is
+// over.
+//
+// What breaks it. A znode is written by whoever asks, with or without the lock: Curator retries a write whose connection is gone in
+// its next session, in which the lock of the old one is another client's. So a holder that stands still for longer than its session
+// writes over its successor's value. With Options.Heed only that write does which has passed the check before it stood still. And
+// ZooKeeper takes no value above 1 MiB (jute.maxbuffer): it ends the connection instead.
+package curator
+
+import (
+	"context"
+	_ "embed"
+	"io"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"music/integration/evaluate/remote"
+)
+
+// The program. go:embed works on package-level variables only.
+var (
+	//go:embed Curator.java
+	source []byte
+	//go:embed pom.xml
+	pom []byte
+)
+
+// program is the client.
+func program() remote.Java { return remote.Java{Class: "Curator", Source: source, Pom: pom} }
+
+// Built reports whether Build has no more to do than to look for java.
+func Built() bool { return program().Built() }
+
+// Build fetches Curator with Maven and compiles the client, once for each checkout.
+func Build(ctx context.Context, log io.Writer) ([]string, error) { return program().Build(ctx, log) }
+
+// Options of a client.
+type Options struct {
+	Program []string      // as Build returns it
+	Server  string        // host:port; the client speaks to this one only
+	Session time.Duration // default 10 s
+	Heed    bool          // repaired, as far as it can be
+}
+
+// New starts a client.
+func New(o Options) (*remote.Client, error) {
+	if o.Session == 0 {
+		o.Session = 10 * time.Second
+	}
+	words := append(append([]string(nil), o.Program[1:]...), o.Server, strconv.FormatInt(o.Session.Milliseconds(), 10), strconv.FormatBool(o.Heed))
+	return remote.Start(exec.Command(o.Program[0], words...)) //nolint:gosec,noctx // our own words; it ends by Close
+}
