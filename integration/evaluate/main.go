@@ -40,6 +40,7 @@ type settings struct {
 	paxos   []string
 	systems []string
 	local   bool
+	pages   bool
 	out     string
 	against string
 	given   []given
@@ -74,6 +75,7 @@ func command() *cobra.Command {
 	f.StringArrayVar(&s.systems, "system", nil, "a system, several times for several; default all")
 	f.BoolVar(&s.local, "local", false, "the local profile, as where no network can be emulated")
 	f.BoolVar(&s.Try, "try", false, "one short round of each, on nodes that start fast: it shows that everything runs, and measures nothing")
+	f.BoolVar(&s.pages, "pages", false, "measure nothing, and write the pages anew from evaluation.json")
 	f.StringVar(&s.out, "out", "docs/evaluation", "directory of the report")
 	f.StringVar(&s.against, "against", "", "an earlier evaluation.json: what has moved by more than its spread is marked")
 	f.IntVar(&s.Rounds, "rounds", 0, "turns of each system in a figure; default 5 in a full run, 3 in a short one")

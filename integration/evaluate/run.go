@@ -44,6 +44,9 @@ func (s *settings) run(ctx context.Context) error {
 	if e.report, err = s.resume(); err != nil {
 		return err
 	}
+	if s.pages {
+		return e.write()
+	}
 	var faults []error
 	for _, p := range parts() {
 		if s.wants(p.name) && ctx.Err() == nil {
@@ -120,6 +123,9 @@ func (e *evaluation) perform(ctx context.Context, st stage) error {
 		setup.Heap = "192m"
 	}
 	setup.Servers, setup.Sync = servers(ctx, needed, e.log)
+	for name, kind := range setup.Servers {
+		e.report.Versions[name] = kind.Version(ctx)
+	}
 	w, err := experiment.Build(ctx, setup)
 	if err != nil {
 		return err
@@ -144,7 +150,7 @@ func (e *evaluation) measure(ctx context.Context, st stage, w *experiment.World,
 		case err != nil:
 			faults = append(faults, fmt.Errorf("%s: %w", x.Name, err))
 		default:
-			f.Version = e.report.Versions["the product"]
+			f.Version, f.Command = e.report.Versions["the product"], e.report.Command
 			e.report.Put(f)
 			faults = append(faults, e.write())
 		}
@@ -181,9 +187,16 @@ func (s *settings) resume() (*experiment.Report, error) {
 	if r == nil {
 		r = new(experiment.Report)
 	}
+	r.Define()
+	if s.pages {
+		return r, nil
+	}
 	r.When, r.Command = time.Now().UTC().Format(time.RFC3339), s.line()
 	r.Machine = fmt.Sprintf("%d cores of %s", runtime.NumCPU(), processor())
-	r.Versions = map[string]string{"Go": runtime.Version(), "the product": commit()}
+	if r.Versions == nil {
+		r.Versions = map[string]string{}
+	}
+	r.Versions["Go"], r.Versions["the product"] = runtime.Version(), commit()
 	return r, nil
 }
 

@@ -2,6 +2,7 @@
 package ensemble
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,7 @@ type kind interface {
 	answers(ctx context.Context, endpoint string) error
 	leads(ctx context.Context, endpoint string) (bool, error)
 	start(Member) (*Server, error)
+	version(ctx context.Context) string
 }
 
 // Ready returns when the ensemble answers this member's clients.
@@ -92,6 +94,9 @@ type Ensemble []*Server
 
 // Kind is ZooKeeper or etcd, as [ZooKeeper] and [Etcd] return it.
 type Kind struct{ kind kind }
+
+// Version returns the version, "unknown" where it cannot be told.
+func (k Kind) Version(ctx context.Context) string { return cmp.Or(k.kind.version(ctx), "unknown") }
 
 // Start starts one member, which Ready says to be ready.
 func (k Kind) Start(m Member) (*Server, error) { return k.kind.start(m) }

@@ -84,6 +84,13 @@ func (e *etcd) start(m Member) (*Server, error) {
 	return &Server{Process: p, Endpoint: join(m.address(), etcdPort), m: m, kind: e}, nil
 }
 
+// version asks the program.
+func (e *etcd) version(ctx context.Context) string {
+	out, _ := exec.CommandContext(ctx, e.program, "--version").Output() //nolint:gosec // built by us; it is unknown otherwise
+	first, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimPrefix(first, "etcd Version: ")
+}
+
 // answers returns nil if the member is healthy, which it is only with a leader.
 func (*etcd) answers(ctx context.Context, endpoint string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+endpoint+"/health", http.NoBody)

@@ -94,6 +94,15 @@ func (z *zookeeper) start(m Member) (*Server, error) {
 	return &Server{Process: p, Endpoint: join(m.address(), clientPort), m: m, kind: z}, nil
 }
 
+// version is what the jar is called.
+func (z *zookeeper) version(context.Context) string {
+	jars, _ := filepath.Glob(filepath.Join(z.lib, "zookeeper-[0-9]*.jar")) // the pattern is ours
+	for _, jar := range jars {
+		return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jar), "zookeeper-"), ".jar")
+	}
+	return ""
+}
+
 // zooCfg is a member's configuration. What is written is synced, as it is by default.
 func (m Member) zooCfg() string {
 	var b strings.Builder

@@ -19,7 +19,10 @@ func contended() Experiment {
 			{"unknown", "share of the tries"},
 			{"lost", "share of the tries"},
 		},
-		Claims: []Claim{{Of: Ours, To: MUSIC, Metric: "sections"}, {Of: Ours, To: Racing, Metric: "sections"}},
+		Claims: []Claim{
+			{Of: Ours, To: MUSIC, Metric: "sections"}, {Of: Ours, To: Racing, Metric: "sections"}, {Of: Ours, To: ZooKeeper, Metric: "sections"},
+			{Of: Ours, Metric: "least share", Least: 0.8},
+		},
 		Run: func(ctx context.Context, r *Run) error {
 			var turns []turn
 			for _, c := range crowds() {

@@ -50,13 +50,15 @@ type Row struct {
 	Note   string             `json:"note,omitempty"` // why it is not timed, or what else is to be known
 }
 
-// Claim is a ratio of two systems of a figure, with the paper's value and the product's goal.
+// Claim is a ratio of two systems of a figure, or the value of one, with the paper's and the product's goal.
 type Claim struct {
-	Of, To string
+	Of, To string // To is "" where it is no ratio
 	Metric string
 	Paper  string  // "" : nothing
 	Least  float64 // what is aimed at; 0: there is no such bound
 	Most   float64
+	Floor  [2]string // systems that do only what any protocol needs, one or both, for the reason of a claim that is missed
+	Why    string    // the reason, where there are none
 }
 
 // Ratio is a claim as measured at one point.
@@ -64,6 +66,7 @@ type Ratio struct {
 	Claim
 	X      string
 	Values Samples
+	floor  Samples // the ratio that Floor alone has
 }
 
 // goal returns the goal as text.
@@ -84,9 +87,32 @@ func (r Ratio) verdict() string {
 	case r.goal() == "" || len(r.Values) == 0:
 		return ""
 	case r.Least != 0 && m < r.Least, r.Most != 0 && m > r.Most:
-		return "missed"
+		return "missed" + r.reason()
 	}
 	return "met"
+}
+
+// reason returns why a claim is missed, as far as that was measured or is known.
+func (r Ratio) reason() string {
+	if len(r.floor) > 0 {
+		names := r.Floor[0]
+		if r.Floor[1] != "" {
+			names = fmt.Sprintf("one %s and one %s", names, r.Floor[1])
+		}
+		return fmt.Sprintf(": %s alone is %s in the same rounds", names, r.floor)
+	}
+	if r.Why != "" {
+		return ": " + r.Why
+	}
+	return ""
+}
+
+// name returns what a claim is about.
+func (c Claim) name() string {
+	if c.To == "" {
+		return c.Of
+	}
+	return c.Of + " : " + c.To
 }
 
 // Figure is the result of an experiment in one world.
@@ -98,6 +124,7 @@ type Figure struct {
 	Sync     bool     `json:"sync,omitempty"` // the nodes acknowledged what was on disk
 	When     string   `json:"when"`
 	Version  string   `json:"version"` // of the product
+	Command  string   `json:"command"`
 	Settings Settings `json:"settings"`
 	Load     string   `json:"load"` // of the machine, when it began and when it ended
 	Network  []Check  `json:"network,omitempty"`
@@ -167,7 +194,7 @@ func (f *Figure) points() (all []string) {
 func (f *Figure) ratios() (all []Ratio) {
 	for _, c := range f.Claims {
 		for _, x := range f.points() {
-			r := Ratio{Claim: c, X: x, Values: f.ratioAt(c, x)}
+			r := Ratio{Claim: c, X: x, Values: f.ratioAt(c, x), floor: f.floorAt(c, x)}
 			if r.Values != nil {
 				all = append(all, r)
 			}
@@ -189,5 +216,23 @@ func quotients(a, b Samples) (q Samples) {
 
 // ratioAt returns the ratio of a claim at a point.
 func (f *Figure) ratioAt(c Claim, x string) Samples {
+	if c.To == "" {
+		return f.values(c.Of, x, c.Metric)
+	}
 	return quotients(f.values(c.Of, x, c.Metric), f.values(c.To, x, c.Metric))
+}
+
+// floorAt returns the ratio of what any protocol needs at a point; nil if it was not measured.
+func (f *Figure) floorAt(c Claim, x string) Samples {
+	sum := slices.Clone(f.values(c.Floor[0], x, c.Metric))
+	if c.Floor[1] != "" {
+		more := f.values(c.Floor[1], x, c.Metric)
+		if len(more) != len(sum) {
+			return nil
+		}
+		for i := range sum {
+			sum[i] += more[i]
+		}
+	}
+	return quotients(sum, f.values(c.To, x, c.Metric))
 }

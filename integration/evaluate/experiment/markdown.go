@@ -11,8 +11,8 @@ import (
 // others those of further pages.
 func (r *Report) Markdown(before *Report, plots map[string]string, others ...string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# The evaluation\n\nThe systems that this product stands on, and the product, beside each other. What is written here was written by\n`%s`, last on %s, on %s: nodes, proxies, clients and the emulated network share that machine.\n",
-		r.Command, r.When, r.Machine)
+	fmt.Fprintf(&b, "# The evaluation\n\nThe systems that this product stands on, and the product, beside each other: written by `make evaluate`, last on\n%s, on %s. Nodes, proxies, clients and the emulated network share that machine, with whatever else runs there: each\nfigure tells how loaded it was, by which command it was measured, and at which commit.\n",
+		r.When, r.Machine)
 	b.WriteString("\n**Ratios are the result**: both systems of a ratio have had their turns in the same run, round by round. The median of the rounds, and in\nbrackets the least and the greatest. Absolute numbers are those of the machine. The load is how many processes wanted a core in the last minute,\nbefore and after.\n\n| | |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
 		fmt.Fprintf(&b, "| %s | %s |\n", name, r.Versions[name])
@@ -24,11 +24,29 @@ func (r *Report) Markdown(before *Report, plots map[string]string, others ...str
 		}
 		b.WriteString("\n")
 	}
+	r.markdownSummary(&b)
 	for _, f := range r.Figures {
 		f.markdown(&b, before, plots[f.Key()])
 	}
 	return b.String()
 }
+
+// markdownSummary is the table of what the papers have or the product aims at.
+func (r *Report) markdownSummary(b *strings.Builder) {
+	b.WriteString("\n## In short\n\nWhat a paper has a number for, or the product a goal. Where a goal is missed, the reason is what was measured beside it.\n\n" +
+		"| figure | profile, Paxos | ratio | at | of | measured | the paper | aimed at | |\n|---|---|---|---|---|---|---|---|---|\n")
+	for _, f := range r.Figures {
+		for _, q := range f.ratios() {
+			if q.Paper != "" || q.goal() != "" {
+				fmt.Fprintf(b, "| [%s](#%s) | %s, %s | %s | %s | %s | %s | %s | %s | %s |\n", f.Name, f.anchor(), f.Profile, f.Paxos, q.name(), q.X, q.Metric, q.Values,
+					q.Paper, q.goal(), q.verdict())
+			}
+		}
+	}
+}
+
+// anchor is what a link to the figure names.
+func (f *Figure) anchor() string { return strings.ReplaceAll(f.Key(), "/", "-") }
 
 // markdown is a figure: its ratios, its numbers, and how its network was.
 func (f *Figure) markdown(b *strings.Builder, before *Report, plot string) {
@@ -36,7 +54,7 @@ func (f *Figure) markdown(b *strings.Builder, before *Report, plot string) {
 	if before != nil {
 		old = before.figure(f.Key())
 	}
-	fmt.Fprintf(b, "\n## %s: %s\n%s\n", f.Name, f.heading(), f.under())
+	fmt.Fprintf(b, "\n<a id=\"%s\"></a>\n\n## %s: %s\n\n%s\n", f.anchor(), f.Name, f.heading(), f.under())
 	if plot != "" {
 		fmt.Fprintf(b, "\n![%s](%s)\n", f.Title, plot)
 	}
@@ -81,8 +99,8 @@ func (f *Figure) under() string {
 		where = "three nodes on loopback, no distance between them"
 	}
 	s := f.Settings
-	text := fmt.Sprintf("%s, Paxos %s, commit log %s, %d rounds of %v a system, %d clients a site where the most is measured;\nthe product %s, %s, load %s.",
-		where, f.Paxos, log, s.Rounds, s.Span, s.Workers, f.Version, f.When, f.Load)
+	text := fmt.Sprintf("%s, Paxos %s, commit log %s, %d rounds of %v a system, %d clients a site where the most is measured.\n`%s`, the product %s, %s, load %s.",
+		where, f.Paxos, log, s.Rounds, s.Span, s.Workers, f.Command, f.Version, f.When, f.Load)
 	if s.Try {
 		text += "\n**This was a try on nodes that start fast and are slow then: its numbers say nothing.**"
 	}
@@ -101,7 +119,7 @@ func (f *Figure) markdownRatios(b *strings.Builder, old *Figure) {
 		if old != nil {
 			was = moved(r.Values, old.ratioAt(r.Claim, r.X))
 		}
-		fmt.Fprintf(b, "| %s : %s | %s | %s | %s%s | %s | %s | %s |\n", r.Of, r.To, r.X, r.Metric, r.Values, was, r.Paper, r.goal(), r.verdict())
+		fmt.Fprintf(b, "| %s | %s | %s | %s%s | %s | %s | %s |\n", r.name(), r.X, r.Metric, r.Values, was, r.Paper, r.goal(), r.verdict())
 	}
 }
 

@@ -40,6 +40,17 @@ func (r *Report) Put(f *Figure) {
 	r.Figures = append(r.Figures, f)
 }
 
+// Define gives figures the claims that their experiments have now: what was measured stays, and what is aimed at may change.
+func (r *Report) Define() {
+	for _, f := range r.Figures {
+		for _, e := range All() {
+			if e.Name == f.Name {
+				f.Claims = e.Claims
+			}
+		}
+	}
+}
+
 // Save writes the report as JSON. The file is replaced as a whole.
 func (r *Report) Save(path string) error {
 	text, err := json.MarshalIndent(r, "", " ")

@@ -15,6 +15,7 @@ func takeover() Experiment {
 	return Experiment{
 		Name: "takeover", Title: "the holder dies: until another site has its keys", Profiles: []string{"IUs"}, Paxos: []string{"v2"},
 		Systems: append([]string{Ours, Heartbeat, LockTable, Bakery}, leased...),
+		Claims:  []Claim{{Of: leased[0], Metric: "p99", Most: TTLs()[0].Seconds() + 1}},
 		Metrics: []Metric{{"p50", "s"}, {"p99", "s"}, {"had by nobody in 40 s", "keys"}},
 		Run: func(ctx context.Context, r *Run) error {
 			r.Notes = append(r.Notes, fmt.Sprintf("A client at site 1 holds %d keys and dies; as many clients at site 2 want them from then on. The session lease of the "+
