@@ -225,7 +225,7 @@ func TestABlockIsDissolvedInTheQueueThatThereIs(t *testing.T) {
 // of a block.
 func TestAnAdoptedReferenceOfABlockIsNotTakenOver(t *testing.T) {
 	r := Row{Guard: 3, Head: 2, Epoch: 10, Queue: []Block{{First: 2, N: 2, Session: SessionID{7}, Retained: true}}}
-	k := &key{view: view{row: r, state: rowPresent}, queue: queue{numbered: []*entry{{ref: 2, phase: phaseWaiting, adopted: true}}}}
+	k := &key{keyRow: &keyRow{view: view{row: r, state: rowPresent}}, queue: queue{numbered: []*entry{{ref: 2, phase: phaseWaiting, adopted: true}}}}
 	require.False(t, k.adoptedHead(), "it would be taken over, though it may have been handed on")
 	r.Owner = SessionID{7}
 	k.view.row = r

@@ -3,9 +3,10 @@ package musiccore
 import "time"
 
 // flight is the operations of one term between Begin and End, in the order of their Begins: a ring
-// that grows and is reused, so that an operation allocates nothing.
+// that grows and is reused, so that an operation allocates nothing. It must not be copied.
 type flight struct {
 	ring  []op   // a power of two
+	few   [2]op  // the first ring
 	first uint64 // number of the oldest operation kept
 	next  uint64 // number of the next operation
 	ops   int    // not ended
@@ -36,8 +37,12 @@ func (f *flight) add(at time.Duration, put bool) uint64 {
 }
 
 func (f *flight) grow() {
+	if f.ring == nil {
+		f.ring = f.few[:]
+		return
+	}
 	old := *f
-	f.ring = make([]op, max(8, 2*len(old.ring)))
+	f.ring = make([]op, 4*len(old.ring))
 	for n := old.first; n < old.next; n++ {
 		*f.slot(n) = *old.slot(n)
 	}

@@ -8,7 +8,6 @@ type key struct {
 	c          *Core
 	id         Key
 	table      tableFacts
-	view       view // of the lock row
 	lwt        *lwt // under way, or nil
 	queue      queue
 	blocks     blocks
@@ -17,10 +16,22 @@ type key struct {
 	endings    endings
 	lastHolder lastHolder
 	headWatch  headWatch
-	piggyback  piggyback
 	stampRead  stampRead // instead of the first Synch
 	timer      timer
+	*keyRow
 }
+
+// keyRow is what a key knows of its lock row, and what it does for the Enqueues of other proxies.
+// It is in memory of its own because Go's garbage collector takes three times as long for objects
+// of more than maxScanned bytes, and there may be a million keys.
+type keyRow struct {
+	view      view
+	piggyback piggyback
+}
+
+// maxScanned is the size in bytes up to which Go's garbage collector scans the objects of a page
+// together.
+const maxScanned = 512
 
 // lastHolder is what is known of the holder before.
 type lastHolder struct {

@@ -14,8 +14,8 @@ func (c *Core) key(id Key) *key {
 		return k
 	}
 	f := c.tables[id.Table]
-	k := &key{c: c, id: id, table: f}
-	k.timer.who = k
+	k := &key{c: c, id: id, table: f, keyRow: new(keyRow)}
+	k.timer.who, k.queue.numbered = k, k.queue.room[:0]
 	if r, ok := c.idle.get(id); ok {
 		k.view.row, k.view.state, k.view.firmAfter, k.lastHolder.died, k.blocks.nextSize, k.endings = r.row, rowPresent, c.last.command, r.lastDied, r.nextBlockSize, r.endings
 	}

@@ -7,8 +7,9 @@ import (
 
 // queue holds the entries of one key that wait for the lock, and that of the holder.
 type queue struct {
-	unnumbered []*entry // no reference yet, in order of arrival
-	numbered   []*entry // references that live in the lock row, ascending
+	unnumbered []*entry  // no reference yet, in order of arrival
+	numbered   []*entry  // references that live in the lock row, ascending
+	room       [1]*entry // the first array of numbered: most keys need no other
 	byToken    map[[16]byte]*entry
 }
 

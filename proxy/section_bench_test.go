@@ -27,9 +27,9 @@ import (
 	"music/musiccore"
 )
 
-// BenchmarkSection measures sections on own keys from a retained block, beside a plain write: of
-// the core behind its shards, and as clients have them over loopback from a proxy whose node
-// answers at once.
+// BenchmarkSection measures sections on own keys from a retained block, and puts under held locks,
+// beside a plain write: of the core behind its shards, and as clients have them over loopback from
+// a proxy whose node answers at once.
 func BenchmarkSection(b *testing.B) {
 	for _, audit := range []string{"none", "ends", "all"} {
 		b.Run("core/audit="+audit, func(b *testing.B) {
@@ -42,7 +42,7 @@ func BenchmarkSection(b *testing.B) {
 	}
 	for _, audit := range []string{"none", "ends", "all"} {
 		for _, clients := range []int{1, 16} {
-			for _, what := range []string{"write", "auto", "lock-unlock"} {
+			for _, what := range []string{"write", "put", "auto", "lock-unlock"} {
 				b.Run(fmt.Sprintf("audit=%s/clients=%d/%s", audit, clients, what), func(b *testing.B) {
 					benchSections(b, what, audit, clients)
 				})
@@ -246,8 +246,9 @@ type sectionClient struct {
 	*benchWire
 	b        *testing.B
 	requests map[string][]byte
-	ref      int // where the reference stands in the request of UNLOCK, and …
-	told     int // … in the answer to LOCK
+	refs     map[string]int // where the reference stands in a request
+	told     int            // where the reference stands in the answer to LOCK
+	holds    bool
 }
 
 // newSectionClient connects one and prepares its statements.
@@ -255,17 +256,20 @@ func newSectionClient(b *testing.B, address, key string) *sectionClient {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = conn.Close() })
-	c := &sectionClient{benchWire: newBenchWire(conn), b: b, requests: map[string][]byte{}}
+	c := &sectionClient{benchWire: newBenchWire(conn), b: b, requests: map[string][]byte{}, refs: map[string]int{}}
 	require.NoError(b, c.send(0, message.NewStartup()))
 	_, opcode, _, err := c.read()
 	require.NoError(b, err)
 	require.Equal(b, primitive.OpCodeReady, opcode)
-	const ref = 0x0102030405060708
+	ref := binary.BigEndian.AppendUint64(nil, 0x0102030405060708)
 	c.prepare("write", "UPDATE plain.t SET v = 1 WHERE k = ?", []byte(key))
 	c.prepare("auto", "UPDATE auto.t SET v = 1 WHERE k = ?", []byte(key))
 	c.prepare("lock", "LOCK locked.t WHERE k = ?", []byte(key))
-	c.prepare("unlock", "UNLOCK locked.t WHERE k = ? USING LOCK ?", []byte(key), binary.BigEndian.AppendUint64(nil, ref))
-	c.ref = bytes.Index(c.requests["unlock"], binary.BigEndian.AppendUint64(nil, ref))
+	c.prepare("unlock", "UNLOCK locked.t WHERE k = ? USING LOCK ?", []byte(key), ref)
+	c.prepare("put", "UPDATE locked.t USING LOCK ? SET v = 1 WHERE k = ?", ref, []byte(key))
+	for name, request := range c.requests {
+		c.refs[name] = bytes.Index(request, ref)
+	}
 	// The row of LOCK ends with lock_ref, state, position, holder, lease_ms and owner_died.
 	c.told = -(4 + 1 + 4 + 8 + 4 + 4 + 4 + 4 + len("HELD") + 8)
 	return c
@@ -287,13 +291,22 @@ func (c *sectionClient) prepare(name, text string, values ...[]byte) {
 
 // do does one piece of work and waits for its answers.
 func (c *sectionClient) do(what string) {
-	if what != "lock-unlock" {
-		c.ask(what)
+	switch {
+	case what == "lock-unlock":
+		c.lock("unlock")
+		c.ask("unlock")
 		return
+	case what == "put" && !c.holds:
+		c.lock("put")
+		c.holds = true
 	}
+	c.ask(what)
+}
+
+// lock locks the key and writes the reference into a request.
+func (c *sectionClient) lock(request string) {
 	answer := c.ask("lock")
-	copy(c.requests["unlock"][c.ref:], answer[len(answer)+c.told:][:8])
-	c.ask("unlock")
+	copy(c.requests[request][c.refs[request]:], answer[len(answer)+c.told:][:8])
 }
 
 // ask executes a statement and returns the body of its answer.
