@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"music/integration/evaluate/safety"
 	"music/integration/evaluate/section"
 	"music/integration/evaluate/service/struck"
+	"music/integration/evaluate/shedlock"
 	"music/integration/evaluate/store"
 	"music/integration/evaluate/timeuuid"
 )
@@ -49,6 +51,16 @@ func systems() []experiment.System {
 		onCassandra(experiment.Heartbeat, func(o store.Options) (section.Client, error) {
 			return client(heartbeat.New(heartbeat.Options{Options: o}))
 		}),
+		{Name: experiment.ShedLock, Exclusive: true, Open: func(at experiment.Place) (section.Client, error) {
+			program, err := shedlock.Build(context.Background(), io.Discard)
+			if err != nil {
+				return nil, err
+			}
+			return client(shedlock.New(shedlock.Options{
+				Options: store.Options{Hosts: []string{at.Node}, Keyspace: at.Keyspace, Timeout: patience},
+				Program: program, Datacenter: fmt.Sprint("dc", at.Site),
+			}))
+		}},
 		product(experiment.Ours, ours.Options{Mode: ours.Lock}),
 		product(experiment.ForUpdate, ours.Options{Mode: ours.ForUpdate}),
 		product(experiment.Auto, ours.Options{Mode: ours.Auto}),

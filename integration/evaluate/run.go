@@ -146,7 +146,8 @@ func (e *evaluation) measure(ctx context.Context, st stage, w *experiment.World,
 		case ctx.Err() != nil:
 			return errors.Join(faults...)
 		case errors.Is(err, experiment.ErrNetwork):
-			return errors.Join(append(faults, fmt.Errorf("%s is refused: %w", x.Name, err))...)
+			experiment.Say(e.log, "%s is refused: %v", x.Name, err)
+			faults = append(faults, fmt.Errorf("%s is refused: %w", x.Name, err)) // the next one tests the network anew
 		case err != nil:
 			faults = append(faults, fmt.Errorf("%s: %w", x.Name, err))
 		default:

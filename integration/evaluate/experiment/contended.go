@@ -7,7 +7,7 @@ import (
 
 // contended is not in any paper: one key that clients of one site, or of all sites, lock at once.
 func contended() Experiment {
-	systems := []string{MUSIC, MSCP, ZooKeeper, MUSICOnZK, Etcd, Racing, LockTable, Bakery, Lease, Optimistic, Heartbeat, Ours, ForUpdate, Auto}
+	systems := []string{MUSIC, MSCP, ZooKeeper, MUSICOnZK, Etcd, Racing, LockTable, Bakery, Lease, Optimistic, Heartbeat, ShedLock, Ours, ForUpdate, Auto}
 	return Experiment{
 		Name: "contended", Title: "one key that all want", Systems: systems, Profiles: []string{"IUs"}, Paxos: []string{"v2"},
 		Metrics: []Metric{

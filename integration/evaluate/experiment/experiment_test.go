@@ -153,11 +153,39 @@ func TestRatios(t *testing.T) {
 	assert.Len(t, f.Rows, 2, "to ask makes no rows")
 }
 
+// A claim that is missed tells what any protocol takes in the same rounds, or else a reason that is known; one of a single system is
+// its value.
+func TestReasons(t *testing.T) {
+	f := &Figure{Claims: []Claim{
+		{Of: "a", To: "b", Metric: "m", Most: 1, Floor: [2]string{"c", "d"}}, {Of: "a", To: "b", Metric: "m", Most: 1, Floor: [2]string{"c"}},
+		{Of: "a", Metric: "m", Least: 9, Why: "as it is"}, {Of: "a", Metric: "m", Most: 9, Why: "as it is"}, {Of: "a", To: "b", Metric: "m", Most: 1, Floor: [2]string{"absent"}},
+	}}
+	for system, v := range map[string]float64{"a": 8, "b": 2, "c": 3, "d": 1} {
+		f.add(system, "", map[string]float64{"m": v})
+	}
+	var verdicts []string
+	for _, r := range f.ratios() {
+		verdicts = append(verdicts, r.name()+" "+r.Values.String()+" "+r.verdict())
+	}
+	assert.Equal(t, []string{
+		"a : b 4.00 missed: one c and one d alone is 2.00 in the same rounds", "a : b 4.00 missed: c alone is 1.50 in the same rounds",
+		"a 8.00 missed: as it is", "a 8.00 met", "a : b 4.00 missed",
+	}, verdicts)
+}
+
+// Claims are those of the program that reads a report.
+func TestDefine(t *testing.T) {
+	r := &Report{Figures: []*Figure{{Name: "fig4a", Claims: []Claim{{Of: "of before"}}}, {Name: "gone", Claims: []Claim{{Of: "kept"}}}}}
+	r.Define()
+	assert.Equal(t, throughput().Claims, r.Figures[0].Claims)
+	assert.Equal(t, []Claim{{Of: "kept"}}, r.Figures[1].Claims)
+}
+
 // The page names the profile, what was not timed and why, and what has changed since an earlier
 // run.
 func TestMarkdown(t *testing.T) {
 	page := func(v float64) *Report {
-		f := &Figure{Name: "figX", Title: "a figure", Profile: Local().Name, Paxos: "v2", Metrics: []Metric{{"m", "ms"}}, Claims: []Claim{{Of: "a", To: "b", Metric: "m"}}}
+		f := &Figure{Name: "figX", Title: "a figure", Profile: Local().Name, Paxos: "v2", Metrics: []Metric{{"m", "ms"}}, Claims: []Claim{{Of: "a", To: "b", Metric: "m", Paper: "7"}}}
 		for _, round := range []float64{0.9, 1, 1.1} {
 			f.add("a", "", map[string]float64{"m": v * round})
 			f.add("b", "", map[string]float64{"m": 1})
@@ -167,7 +195,7 @@ func TestMarkdown(t *testing.T) {
 	}
 	text := page(10).Markdown(page(20), map[string]string{"figX/local/v2": "figX.svg"})
 	for _, want := range []string{
-		"## figX: a figure, LOCAL PROFILE\n", "not timed: it cannot be had here", "| a : b |  | m | 10.0 (9.00–11.0) **was 20.0 (18.0–22.0)** |", "![a figure](figX.svg)",
+		"## figX: a figure, LOCAL PROFILE\n", "| [figX](#figX-local-v2) | local, v2 | a : b |  | m | 10.0 (9.00–11.0) | 7 |", "not timed: it cannot be had here", "| a : b |  | m | 10.0 (9.00–11.0) **was 20.0 (18.0–22.0)** |", "![a figure](figX.svg)",
 	} {
 		assert.Contains(t, text, want)
 	}

@@ -27,6 +27,7 @@ const (
 	Bakery      = "Lamport's bakery"
 	Lease       = "lease"
 	Optimistic  = "optimistic lock"
+	ShedLock    = "ShedLock"
 	Heartbeat   = "LWT and heartbeat"
 	Ours        = "ours"
 	ForUpdate   = "ours, FOR UPDATE"

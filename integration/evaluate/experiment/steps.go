@@ -10,7 +10,7 @@ import (
 
 // steps is Fig. 5b and the table of the slides: what each step of a section takes at the first site, where nobody else wants the key.
 func steps() Experiment {
-	systems := []string{MUSIC, MSCP, ZooKeeper, MUSICOnZK, Etcd, Racing, LockTable, Bakery, Lease, Heartbeat, Ours, Strict}
+	systems := []string{MUSIC, MSCP, ZooKeeper, MUSICOnZK, Etcd, Racing, LockTable, Bakery, Lease, Heartbeat, ShedLock, Ours, Strict}
 	return Experiment{
 		Name: "fig5b", Title: "the steps of a section at the first site (paper, Fig. 5b)", Systems: systems,
 		Profiles: []string{"IUs"}, Paxos: bothPaxos(),

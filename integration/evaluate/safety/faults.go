@@ -161,6 +161,9 @@ func cut(_ context.Context, w *world, _ []*trial) error {
 // killLeaders kills the node of site 1, and the leaders of ZooKeeper and etcd.
 func killLeaders(ctx context.Context, w *world, _ []*trial) error {
 	for name, o := range w.others {
+		if len(o.all) == 0 {
+			continue
+		}
 		i, err := o.all.Leader(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -17,6 +17,7 @@ import (
 	"music/integration/evaluate/racing"
 	"music/integration/evaluate/remote"
 	"music/integration/evaluate/section"
+	"music/integration/evaluate/shedlock"
 	"music/integration/evaluate/store"
 	"music/integration/evaluate/timeuuid"
 	"music/integration/evaluate/zookeeper"
@@ -36,7 +37,7 @@ type System struct {
 	Name string
 	open func(Place) (section.Client, error)
 	ours bool   // must be held in each trial
-	need string // servers beside Cassandra, by name
+	need string // servers beside Cassandra, or a program, by name
 }
 
 // Lease is how long a system whose holder is silent waits for it.
@@ -73,6 +74,10 @@ func Systems() []System {
 			return optimistic.New(optimistic.Options{Options: o})
 		}),
 		other("LWT and heartbeat", keptHouse),
+		beyond("ShedLock", shedLock, func(at Place, b beside) (*shedlock.Client, error) {
+			o := store.Options{Hosts: at.Nodes[:1], Keyspace: at.Keyspace, Clock: at.Now, Timeout: storeTimeout}
+			return shedlock.New(shedlock.Options{Options: o, Program: b.Program, Lease: Lease, Ahead: time.Until(at.Now())})
+		}),
 		beyond("ZooKeeper, Curator", zooKeeper, func(_ Place, b beside) (*remote.Client, error) {
 			return curator.New(curator.Options{Program: b.Program, Server: b.Endpoint, Session: Lease})
 		}),
@@ -111,12 +116,12 @@ func other[C section.Client](name string, open func(store.Options) (C, error)) S
 	}, false, ""}
 }
 
-// The names of servers beside Cassandra.
-const zooKeeper, etcd = "ZooKeeper", "etcd"
+// The names of servers beside Cassandra, and of a client that needs Cassandra only.
+const zooKeeper, etcd, shedLock = "ZooKeeper", "etcd", "ShedLock"
 
 // beside is what a client of such servers needs.
 type beside struct {
-	Endpoint string   // of its own site
+	Endpoint string   // of its own site; none where there are no servers
 	Program  []string // its client, if that is a program of its own
 }
 

@@ -15,6 +15,7 @@ import (
 	"music/integration/evaluate/curator"
 	"music/integration/evaluate/ensemble"
 	"music/integration/evaluate/ours"
+	"music/integration/evaluate/shedlock"
 	"music/integration/wan"
 )
 
@@ -118,6 +119,11 @@ func (w *world) startOthers(ctx context.Context) {
 		}
 		w.others[name] = &servers{all, program}
 	}
+	if program, err := shedlock.Build(ctx, w.log); err == nil {
+		w.others[shedLock] = &servers{program: program}
+	} else {
+		_, _ = fmt.Fprintf(w.log, "no %s: %v\n", shedLock, err)
+	}
 }
 
 // member is a server beside the node of a site.
@@ -161,7 +167,11 @@ func (w *world) prepare(ctx context.Context) error {
 func (w *world) place(k int) Place {
 	p := Place{Proxy: w.network.Address(k, 2), Servers: map[string]beside{}, Keyspace: keyspace}
 	for name, o := range w.others {
-		p.Servers[name] = beside{o.all[k-1].Endpoint, o.program}
+		b := beside{Program: o.program}
+		if len(o.all) > 0 {
+			b.Endpoint = o.all[k-1].Endpoint
+		}
+		p.Servers[name] = b
 	}
 	for i := range sites {
 		p.Nodes = append(p.Nodes, w.network.Address(1+(k-1+i)%sites, 1)+":9042")
