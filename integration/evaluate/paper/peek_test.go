@@ -16,18 +16,19 @@ import (
 
 var long = flag.Bool("evaluate.long", false, "start three nodes")
 
-// The third node learns of lightweight transactions only what it is sent as their coordinator, which is the latest commit: of three
-// references it has the row of its own and that of the second. So the second one, whose client has gone on from the first node to the
-// third, peeks at itself as the first: there are two holders. With the peek at QUORUM, the repair, it waits.
+// The third node hears nothing while two references are enqueued and the first is granted. As the coordinator of the next one it
+// learns what Paxos tells it, the latest commit: it has the row of the second reference, and not that of the first. So the second
+// one, whose client has gone on from the first node to the third, peeks at itself as the first: there are two holders. With the peek
+// at QUORUM, the repair, it waits.
 func TestPeekAtAReplicaThatHasMissedAnEnqueue(t *testing.T) {
 	if !*long {
 		t.Skip("three nodes: -evaluate.long")
 	}
 	ctx, c := t.Context(), threeNodes(t)
 	first, third := c.Nodes()[0], c.Nodes()[2]
-	for _, n := range c.Nodes()[:2] {
-		for _, verb := range []string{"PAXOS_COMMIT_REQ", "PAXOS2_PREPARE_REQ"} {
-			_, err := n.Fault(ctx, "drop "+verb+" "+third.Host())
+	tamper := func(command string) {
+		for _, n := range c.Nodes()[:2] {
+			_, err := n.Fault(ctx, command)
 			require.NoError(t, err)
 		}
 	}
@@ -43,10 +44,14 @@ func TestPeekAtAReplicaThatHasMissedAnEnqueue(t *testing.T) {
 				return client
 			}
 			near, far := open(first), open(third)
+			for _, verb := range []string{"PAXOS_COMMIT_REQ", "PAXOS2_PREPARE_REQ", "MUTATION_REQ"} {
+				tamper("drop " + verb + " " + third.Host())
+			}
 			holder, err := near.Enter(ctx, key)
 			require.NoError(t, err)
 			ref, err := near.CreateLockRef(ctx, key)
 			require.NoError(t, err)
+			tamper("heal")
 			_, err = far.CreateLockRef(ctx, key)
 			require.NoError(t, err)
 			in, err := far.AcquireLock(ctx, key, ref)
