@@ -70,8 +70,7 @@ func TestKeysThatAreEvaluatedOnce(t *testing.T) {
 			}
 		}
 		for _, text := range []string{
-			"INSERT INTO bank.uuids (id) VALUES (now())", "INSERT INTO bank.times (id) VALUES (uuid())", "INSERT INTO bank.texts (id) VALUES ((ascii) 'x')", "INSERT INTO bank.texts (id) VALUES ((text) 5)",
-			"INSERT INTO bank.uuids (id) VALUES (ks.uuid())", "DELETE FROM bank.texts WHERE id = (text) 'x' + 'y'",
+			"INSERT INTO bank.uuids (id) VALUES (f(cluster_name))", "INSERT INTO bank.texts (id) VALUES (fromJson('1'))", "DELETE FROM bank.texts WHERE id = token('x')", "DELETE FROM bank.texts WHERE id = cluster_name",
 		} {
 			client.send(1, query(text))
 			assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_KEY", text)
@@ -131,9 +130,9 @@ func TestFunctionsInConditions(t *testing.T) {
 				assert.Equal(t, boolean(applied), client.answer(1).(*message.RowsResult).Data[0][0])
 			}
 		}
-		for _, condition := range []string{"until < f()", "until < ks.now()", "n = now()", "until IN (now() + 1d)", "until < toTimestamp(mine)"} {
+		for _, condition := range []string{"until < f(mine)", "until < toTimestamp(\"mine\")", "n = token('x')", "until IN (fromJson('1'))", "n = 1 + mine"} {
 			client.send(1, query("UPDATE bank.leases USING LOCK 9 SET n = 1 WHERE id = 'x' IF "+condition))
-			assert.Contains(t, client.failure(1).GetErrorMessage(), "a function that the proxy does not evaluate", condition)
+			assert.Contains(t, client.failure(1).GetErrorMessage(), "cannot be evaluated before the write", condition)
 		}
 	})
 }

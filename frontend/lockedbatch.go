@@ -144,9 +144,25 @@ func (b *lockedBatch) permissions(t *catalog.Table) permission {
 	return need
 }
 
-// runPermitted carries out the batch for a client that has the permissions. A batch on one key
-// needs one stamp, since it is one mutation. inPlace means that its request is being performed.
+// runPermitted has Cassandra evaluate what it must, one statement after another, and carries out
+// the batch for a client that has the permissions. inPlace means that its request is being
+// performed.
 func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
+	if i, q := b.question(); len(q.Text) > 0 {
+		rest := *b
+		rest.children = slices.Clone(b.children)
+		return b.conn.whenEvaluated(b.header, q, b.conn.sender(inPlace), func(values [][]byte) *wire.Failure {
+			if f := rest.children[i].evaluated(values); f != nil {
+				return f
+			}
+			return rest.runPermitted(false)
+		})
+	}
+	return b.runEvaluated(inPlace)
+}
+
+// runEvaluated carries out a batch whose terms the proxy can read.
+func (b *lockedBatch) runEvaluated(inPlace bool) *wire.Failure {
 	if f := b.anew(); f != nil {
 		return f
 	}
@@ -159,6 +175,11 @@ func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 	case several:
 		return b.inSections()
 	}
+	return b.runOnKey(inPlace)
+}
+
+// runOnKey carries out a batch on one key. It needs one stamp, since it is one mutation.
+func (b *lockedBatch) runOnKey(inPlace bool) *wire.Failure {
 	var named int64
 	k := lockedOperation{header: b.header, request: lockedRequest{parameters: b.parameters}}
 	for i := range b.children {

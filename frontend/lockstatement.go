@@ -196,7 +196,7 @@ func (a *lockExecution) run() *wire.Failure {
 	return a.conn.whenPermitted(a.envelope.Header, &later.lock, need, a.conn.sender(a.inPlace), later.runPermitted)
 }
 
-// runPermitted reads the key and the reference, and carries out the statement by its kind.
+// runPermitted has Cassandra evaluate what it must, and carries out the statement.
 func (a *lockExecution) runPermitted() *wire.Failure {
 	if f := a.conn.checkWaits(); f != nil {
 		if a.lock.PlainWrite() {
@@ -210,6 +210,16 @@ func (a *lockExecution) runPermitted() *wire.Failure {
 	if f := checkNow(&a.parameters, a.lock.Table); f != nil {
 		return f
 	}
+	if q := a.lock.Question(); len(q.Text) > 0 {
+		later := a.detached()
+		return a.conn.whenEvaluated(a.envelope.Header, q, a.conn.sender(a.inPlace), later.runWith)
+	}
+	return a.runEvaluated()
+}
+
+// runEvaluated carries out a statement whose terms the proxy can read: as a batch if it writes
+// several keys.
+func (a *lockExecution) runEvaluated() *wire.Failure {
 	batch, f := a.anew()
 	switch {
 	case f != nil:
@@ -230,6 +240,11 @@ func (a *lockExecution) runPermitted() *wire.Failure {
 	if a.lock.SeveralKeys() {
 		return a.several()
 	}
+	return a.runOnKey()
+}
+
+// runOnKey reads the key and the reference, and carries out the statement by its kind.
+func (a *lockExecution) runOnKey() *wire.Failure {
 	k, f := a.lock.Key()
 	if f != nil {
 		return f

@@ -84,6 +84,10 @@ func (r *responses) Perform(e wire.Envelope) error {
 		w.allowed()
 		return nil
 	}
+	if w.kind == watchValues && e.OpCode == primitive.OpCodeResult {
+		c.streams.End(e.Stream)
+		return w.values(e)
+	}
 	if w.denied != nil {
 		w.denied(e)
 	}
@@ -186,13 +190,14 @@ const (
 	watchColumns                       // for the columns that a read would have
 	watchRights                        // for whether the client has a permission
 	watchUnserved                      // for a syntax error due to a lock clause
+	watchValues                        // for the values of terms that Cassandra evaluates
 )
 
 // String returns the reason in words.
 func (k watchKind) String() string {
 	return [...]string{
 		watchLogin: "login", watchPrepare: "prepared id", watchKeyspace: "USE", watchTopology: "topology", watchSchema: "schema change",
-		watchFenced: "operation under a lock", watchColumns: "columns of a read", watchRights: "permission", watchUnserved: "syntax",
+		watchFenced: "operation under a lock", watchColumns: "columns of a read", watchRights: "permission", watchUnserved: "syntax", watchValues: "values",
 	}[k]
 }
 
@@ -207,6 +212,7 @@ type watch struct {
 	probe     probe                                      // watchRights: the statement that was sent
 	allowed   func()                                     // watchRights: called if the client has the permission
 	denied    func(e wire.Envelope)                      // watchRights: called if it has not; may be nil
+	values    func(wire.Envelope) error                  // watchValues: continues with Cassandra's rows
 	unserved  *wire.Failure                              // watchUnserved: the error if Cassandra cannot parse the text
 }
 

@@ -42,7 +42,7 @@ var servedStatements = []string{
 	"DELETE FROM $T $L WHERE id IN ('x')",
 	"UPDATE $T $L SET n = 1 WHERE id = (text)'x' AND c = 1",
 	"INSERT INTO $T (id, c, n) VALUES ('x', (int)1, 1) IF NOT EXISTS $L",
-	"INSERT INTO bank.uuids (id, n) VALUES (uuid(), 1) $L",
+	"INSERT INTO bank.uuids (id, n) VALUES (fromJson('1'), 1) $L",
 	"INSERT INTO bank.uuids (id, n) VALUES (now(), 1) $L",
 	"UPDATE $T $L SET n = n + 1 WHERE id = 'x' AND c = 1 IF n = null",
 	"UPDATE $T $L SET n = 1 WHERE id = 'x' AND c = 1 IF n = token('x')",

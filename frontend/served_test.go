@@ -96,19 +96,19 @@ func TestSeveralKeysOfWhichOneIsHeld(t *testing.T) {
 func TestConditionsThatNameNoRow(t *testing.T) {
 	client, backend := rowsRig(t, dialect{version: v4})
 	for text, served := range map[string]bool{
-		"UPDATE bank.accounts USING LOCK 9 SET st = 1 WHERE id = 'x' IF st = 5":               true,
-		"UPDATE bank.accounts USING LOCK 9 SET st = 1 WHERE id = 'x' IF EXISTS":               true,
-		"DELETE st FROM bank.accounts USING LOCK 9 WHERE id = 'x' IF st = 5":                  true,
-		"UPDATE bank.accounts USING LOCK 9 SET st = 1 WHERE id = 'x' IF v = 5":                false,
-		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' IF st = 5":                false,
-		"UPDATE bank.accounts USING LOCK 9 SET st = 1, v = 1 WHERE id = 'x' IF st = 5":        false,
-		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' IF EXISTS":                false,
-		"DELETE FROM bank.accounts USING LOCK 9 WHERE id = 'x' IF EXISTS":                     false,
-		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c > 1 IF v = 5":       false,
-		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c IN (1, 2) IF v = 5": false,
-		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c = 1 IF c = 1":       false,
-		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c = 1 IF nope = 1":    false,
-		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c = 1 IF v = now()":   false,
+		"UPDATE bank.accounts USING LOCK 9 SET st = 1 WHERE id = 'x' IF st = 5":                true,
+		"UPDATE bank.accounts USING LOCK 9 SET st = 1 WHERE id = 'x' IF EXISTS":                true,
+		"DELETE st FROM bank.accounts USING LOCK 9 WHERE id = 'x' IF st = 5":                   true,
+		"UPDATE bank.accounts USING LOCK 9 SET st = 1 WHERE id = 'x' IF v = 5":                 false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' IF st = 5":                 false,
+		"UPDATE bank.accounts USING LOCK 9 SET st = 1, v = 1 WHERE id = 'x' IF st = 5":         false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' IF EXISTS":                 false,
+		"DELETE FROM bank.accounts USING LOCK 9 WHERE id = 'x' IF EXISTS":                      false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c > 1 IF v = 5":        false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c IN (1, 2) IF v = 5":  false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c = 1 IF c = 1":        false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c = 1 IF nope = 1":     false,
+		"UPDATE bank.accounts USING LOCK 9 SET v = 1 WHERE id = 'x' AND c = 1 IF v = token(1)": false,
 	} {
 		client.send(1, query(text))
 		if !served {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -13,15 +14,23 @@ import (
 // conditionalWrite is one conditional write, on either table.
 type conditionalWrite struct {
 	before, behind string // the text before and after USING LOCK
+	ttl            string // the time to live, if it has one
 	values         []any  // all of them behind that place, or none
 	insert         bool
 }
 
 // on returns the statement on a table, under a reference if there is one.
 func (t conditionalWrite) on(table string, ref int64) statement {
-	using := ""
+	var clauses []string
 	if ref > 0 {
-		using = fmt.Sprintf(" USING LOCK %d", ref)
+		clauses = append(clauses, fmt.Sprintf("LOCK %d", ref))
+	}
+	if t.ttl != "" {
+		clauses = append(clauses, "TTL "+t.ttl)
+	}
+	using := strings.Join(clauses, " AND ")
+	if using != "" {
+		using = " USING " + using
 	}
 	if t.insert {
 		return statement{cql: strings.ReplaceAll(t.before+t.behind+using, "TABLE", table), values: t.values}
@@ -64,6 +73,8 @@ func triedColumns() [][]string {
 		{"ud", "{f: 1, g: 'x'}", "{f: 2}", "{g: 'y'}", "null"},
 		{"fu", "{f: 1, g: 'x'}", "{f: 1}", "null"},
 		{"du", "1d2h", "30m", "null"},
+		{"ve", "[1.5, -1]", "[1.5, 2]", "[0, 0]", "null"},
+		{"vt", "['a', '']", "['a', 'b']", "null"},
 	}
 }
 
@@ -79,7 +90,26 @@ func triedParts() []string {
 // column returns a random column, and value one of its literals.
 func (r conditionGenerator) column() []string { all := triedColumns(); return all[r.IntN(len(all))] }
 
-func (r conditionGenerator) value(column []string) string { return column[1+r.IntN(len(column)-1)] }
+// value returns a literal of a column, or now and then a function or a sum with the same value.
+func (r conditionGenerator) value(column []string) string {
+	literal, evaluated := column[1+r.IntN(len(column)-1)], ""
+	switch {
+	case literal == "null" || r.IntN(5) > 0:
+	case column[0] == "a" && literal != "2147483647":
+		evaluated = "3 + (" + literal + " - 3)"
+	case strings.Contains("a b v", column[0]) && (len(literal) < 4 || column[0] == "a"):
+		evaluated = "abs((" + map[string]string{"a": "int", "b": "bigint", "v": "varint"}[column[0]] + ") " + strings.TrimPrefix(literal, "-") + ")"
+	case column[0] == "t":
+		evaluated = literal + " + blobAsText(0x)"
+	case column[0] == "l":
+		evaluated = "intAsBlob(" + fmt.Sprint(r.IntN(3)) + ")"
+	case column[0] == "d":
+		evaluated = "toDate(minTimeuuid(" + strings.TrimSuffix(literal, "'") + "Z'))"
+	case column[0] == "w":
+		evaluated = "toTimestamp(maxTimeuuid(" + literal + "))"
+	}
+	return cmp.Or(evaluated, literal)
+}
 
 // condition returns a condition. A comparison with null by < or > is never one of several: whether
 // Cassandra evaluates it, and then refuses it, depends on chance.
@@ -106,11 +136,23 @@ func (r conditionGenerator) conditions(n int) string {
 	return strings.Join(all, " AND ")
 }
 
-// next returns a conditional write on one of a few rows.
+// next returns a conditional write on one of a few rows, in some with a time to live that lasts
+// longer than the test.
 func (r conditionGenerator) next() conditionalWrite {
+	w := r.write()
+	if (w.insert || strings.HasPrefix(w.before, "UPDATE")) && r.IntN(8) == 0 {
+		w.ttl = []string{"0", "90000"}[r.IntN(2)]
+	}
+	return w
+}
+
+// write returns a conditional write without a time to live.
+func (r conditionGenerator) write() conditionalWrite {
 	row := fmt.Sprintf(" WHERE k = 'key' AND c = %d", r.IntN(3))
 	column := r.column()
-	switch r.IntN(17) {
+	switch r.IntN(18) {
+	case 17:
+		return r.keyTrial()
 	case 15, 16:
 		return conditionalWrite{before: "UPDATE TABLE", behind: " SET " + r.additions() + row + []string{" IF EXISTS", " IF a != 77 AND " + r.conditions(2)}[r.IntN(2)]}
 	case 0, 1:
@@ -139,6 +181,18 @@ func (r conditionGenerator) next() conditionalWrite {
 		return r.batch()
 	}
 	return conditionalWrite{before: "UPDATE TABLE", behind: " SET " + column[0] + " = " + r.value(column) + row + " IF " + r.condition()}
+}
+
+// keyTrial returns a write whose key is evaluated or given by IN.
+func (r conditionGenerator) keyTrial() conditionalWrite {
+	row := " WHERE k = " + []string{"'key'", "(text) 'key'", "'key' + ''", "blobAsText(textAsBlob('key'))"}[r.IntN(4)] + []string{" AND c = 1", " AND c = 3 - 2", " AND c = abs(-2)"}[r.IntN(3)]
+	if r.IntN(3) == 0 {
+		row = fmt.Sprintf(" WHERE k IN ('key') AND c IN (%d)", r.IntN(3))
+	}
+	if r.IntN(4) == 0 {
+		return conditionalWrite{before: "DELETE a FROM TABLE", behind: row + " IF " + r.condition()}
+	}
+	return conditionalWrite{before: "UPDATE TABLE", behind: " SET a = 1 + 1, tp = (1, 'x')" + row + " IF " + []string{"EXISTS", r.condition()}[r.IntN(2)]}
 }
 
 // additions add to some columns, each once.
@@ -225,7 +279,7 @@ func (r conditionGenerator) deletion() string {
 // boundTrial returns a write with bound values.
 func (r conditionGenerator) boundTrial() conditionalWrite {
 	if !r.bound {
-		return r.next()
+		return r.write()
 	}
 	c := r.IntN(3)
 	return []conditionalWrite{
@@ -240,7 +294,10 @@ func (r conditionGenerator) boundTrial() conditionalWrite {
 		{before: "UPDATE TABLE", behind: " SET e = ? WHERE c = ? AND k = ? IF m = ? AND ud.f != ?", values: []any{[]int{1}, c, "key", map[string]int{"b": 2, "a": 1}, 1}},
 		{before: "BEGIN BATCH", behind: " UPDATE TABLE SET a = ? WHERE k = ? AND c = ? IF t = ?; DELETE a FROM TABLE WHERE k = ? AND c = ?; UPDATE TABLE SET st = ? WHERE k = ?; APPLY BATCH", values: []any{1, "key", c, "x", "key", 2, 1, "key"}},
 		{before: "BEGIN BATCH", behind: " INSERT INTO TABLE (k, c, a) VALUES (?, ?, ?) IF NOT EXISTS; UPDATE TABLE SET b = ? WHERE k = ? AND c = ? IF e CONTAINS ?; APPLY BATCH", values: []any{"key", c, 3, int64(1), "key", c + 1, 2}},
-	}[r.IntN(11)]
+		{before: "UPDATE TABLE", behind: " SET tp = (?, ?), ud = {f: ?}, ve = [?, ?] WHERE k = ? AND c = ? IF tp != (?, 'x') AND ud != {g: ?, f: 2}", values: []any{1, "x", 2, float32(1.5), float32(2), "key", c, r.IntN(3), "y"}},
+		{before: "INSERT INTO TABLE (k, c, tp, fu) VALUES (?, ?, (?, 'a'), {f: ?, g: 'x'}) IF NOT EXISTS", values: []any{"key", c, 2, 1}, insert: true},
+		{before: "UPDATE TABLE", behind: " SET a = a + ((int) ? - 1) WHERE k = blobAsText(?) AND c = (int) ? IF ve IN ([?, 2], [1.5, ?], null)", values: []any{3, []byte("key"), c, float32(1.5), float32(-1)}},
+	}[r.IntN(14)]
 }
 
 // If one client is alone, its conditional writes are answered, and change its rows, as Cassandra's

@@ -43,7 +43,7 @@ func conditionTexts() []spelling {
 		return "UPDATE $KS.accounts USING LOCK $HELD SET balance = 666" + row + condition
 	}
 	return append(
-		all, spelling{"a function compared", "MUSIC_REFUSED", under("balance != blobasbigint(0x0000000000000001)")}, spelling{"a sum compared", "MUSIC_REFUSED", under("balance = 99 + 1")},
+		all, spelling{"a function of the table compared", "MUSIC_REFUSED SYNTAX INVALID", under("balance != token('zurich')")}, spelling{"a column compared", "MUSIC_REFUSED SYNTAX", under("balance = balance")},
 		spelling{"a function in an element", "MUSIC_REFUSED INVALID SYNTAX", under("tags[now()] = 'a'")}, spelling{"a column of the key compared", "INVALID", under("id = 'x'")},
 		spelling{"no such column", "INVALID", under("nosuch = null")}, spelling{"tuples compared", "MUSIC_REFUSED SYNTAX", under("(balance, title) = (100, 'old')")},
 		spelling{"a token compared", "MUSIC_REFUSED SYNTAX", under("token(branch) > 0")}, spelling{"not null", "MUSIC_REFUSED SYNTAX", under("balance IS NOT NULL")},
@@ -104,7 +104,7 @@ func conditionFrames() []attempt {
 		{"IF and a plain table", "MUSIC_REFUSED", []string{held + "100", plainRow}},
 		{"IF and another critical table", "MUSIC_REFUSED " + lost, []string{held + "100", strings.Replace(heldRow, "accounts", "vault", 1)}},
 		{"IF and a read", "MUSIC_REFUSED", []string{held + "100", "SELECT * FROM $KS.accounts WHERE branch = 'zurich' USING LOCK $HELD"}},
-		{"IF a function", "MUSIC_REFUSED", []string{held + "blobasbigint(0x01)"}},
+		{"IF a function", "MUSIC_REFUSED INVALID", []string{held + "blobasbigint(0x01)"}}, {"IF a token", "MUSIC_REFUSED", []string{held + "token('zurich')"}},
 		{"IF EXISTS and not", "INVALID", []string{
 			"DELETE FROM $KS.accounts USING LOCK $HELD WHERE branch = 'zurich' AND id = 'x' IF EXISTS", "INSERT INTO $KS.accounts (branch, id) VALUES ('zurich', 'x') IF NOT EXISTS USING LOCK $HELD",
 		}},

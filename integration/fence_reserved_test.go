@@ -105,9 +105,9 @@ func badReferences() []spelling {
 	}
 	for _, where := range []string{
 		"branch IN ('zurich', 'geneva')" + both, "token(branch) > 0", "id = 'x'", "branch > 'a'" + both, "branch = null" + both,
-		"branch = blob_as_text(0x7a)" + both, "branch = (ascii)'zurich'" + both, "branch = 'zurich' AND branch = 'geneva'" + both, "branch = 5" + both, "(branch, id) = ('zurich', 'x')",
+		"branch = blob_as_text(0x7a)" + both, "branch = (ascii)'geneva'" + both, "branch = fromJson('\"zurich\"')" + both, "branch = 'zurich' AND branch = 'geneva'" + both, "branch = 5" + both, "(branch, id) = ('zurich', 'x')",
 	} {
-		all = append(all, spelling{"where " + where, "MUSIC_KEY MUSIC_SYNTAX MUSIC_REFUSED INVALID SYNTAX", update("LOCK $HELD", where)})
+		all = append(all, spelling{"where " + where, "MUSIC_KEY MUSIC_SYNTAX MUSIC_REFUSED MUSIC_NOT_HELD INVALID SYNTAX", update("LOCK $HELD", where)})
 	}
 	return all
 }

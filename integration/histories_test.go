@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"math"
@@ -142,8 +143,13 @@ func (h *oneClientHistory) send(c client, w conditionalWrite, table string) outc
 	s.cql = strings.ReplaceAll(s.cql, "'key'", "'"+h.key+"'")
 	values := make([]any, len(s.values))
 	for i, v := range s.values {
-		if values[i] = v; v == "key" {
-			values[i] = h.key
+		switch v := v.(type) {
+		case string:
+			values[i] = strings.ReplaceAll(v, "key", h.key)
+		case []byte:
+			values[i] = bytes.ReplaceAll(v, []byte("key"), []byte(h.key))
+		default:
+			values[i] = v
 		}
 	}
 	if s.values != nil {
@@ -288,7 +294,7 @@ func sharedAnswer(o outcome) (a sharedTold) {
 // makeTwins makes two tables with columns of all kinds, of which locked has a comment.
 func (s *tableFixture) makeTwins(comment string) {
 	s.t.Helper()
-	const columns = " (k text, c int, a int, b bigint, s smallint, y tinyint, t text, n decimal, v varint, f double, g float, u uuid, w timestamp, o boolean, d date, i inet, l blob, h time, m map<text, int>, e set<int>, li list<int>, fl frozen<list<int>>, fm frozen<map<text, int>>, tp tuple<int, text>, ud pair, fu frozen<pair>, du duration, st int static, su int static, ms map<text, int> static, PRIMARY KEY (k, c))"
+	const columns = " (k text, c int, a int, b bigint, s smallint, y tinyint, t text, n decimal, v varint, f double, g float, u uuid, w timestamp, o boolean, d date, i inet, l blob, h time, m map<text, int>, e set<int>, li list<int>, fl frozen<list<int>>, fm frozen<map<text, int>>, tp tuple<int, text>, ud pair, fu frozen<pair>, du duration, ve vector<float, 2>, vt vector<text, 2>, st int static, su int static, ms map<text, int> static, PRIMARY KEY (k, c))"
 	s.works(s.client, "CREATE TYPE pair (f int, g text)")
 	s.works(s.client, "CREATE TABLE "+s.keyspace+".locked"+columns+" WITH comment = '"+comment+"'")
 	s.works(s.client, "CREATE TABLE "+s.keyspace+".twin"+columns)

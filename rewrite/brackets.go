@@ -16,7 +16,7 @@ func Entries(text []byte, t Term) (open byte, entries []Entry, ok bool) {
 	}
 	ends := map[TokenKind]TokenKind{'[': ']', '(': ')', '{': '}'}
 	p := &parser{text: text[:t.End], lex: NewLexer(text[:t.End])}
-	p.lex.pos = t.Start
+	p.lex.pos, p.markers = t.Start, t.Next
 	p.next()
 	begin := p.tok.Kind
 	end, ok := ends[begin]
@@ -53,21 +53,21 @@ func (p *parser) entry(braces bool) (e Entry) {
 // maxDepth is how deep values in brackets may be nested: deeper than any type.
 const maxDepth = 16
 
-// Constant reports whether a term is a literal, or literals in brackets that are not nested too
-// deep. Nothing in it is bound, called or computed.
-func Constant(text []byte, t Term) bool { return constant(text, t, maxDepth) }
+// Written reports whether a term is a literal or a bind marker, or such terms in brackets that are
+// not nested too deep. Nothing in it is called or computed.
+func Written(text []byte, t Term) bool { return written(text, t, maxDepth) }
 
-// constant is Constant with a limit for the nesting.
-func constant(text []byte, t Term, depth int) bool {
+// written is Written with a limit for the nesting.
+func written(text []byte, t Term, depth int) bool {
 	switch {
-	case t.Kind == NoTerm, t.Kind == TermMarker, depth == 0:
+	case t.Kind == NoTerm, depth == 0:
 		return false
 	case t.Kind != TermOther:
 		return true
 	}
 	_, entries, ok := Entries(text, t)
 	for _, e := range entries {
-		ok = ok && constant(text, e.Value, depth-1) && (e.Key.Kind == NoTerm || constant(text, e.Key, depth-1))
+		ok = ok && written(text, e.Value, depth-1) && (e.Key.Kind == NoTerm || written(text, e.Key, depth-1))
 	}
 	return ok
 }

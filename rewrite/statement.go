@@ -176,6 +176,9 @@ type Term struct {
 	// Marker is the index of the bind marker in the whole text, from 0; -1 if
 	// the term is not a bind marker.
 	Marker int
+	// Next is, of a TermOther, the index of the first bind marker that stands in it or
+	// after it.
+	Next int
 	// Name is that of a named marker, without its colon.
 	Name Name
 }

@@ -6,11 +6,15 @@ package rewrite
 //
 // Anything but a single literal or marker is TermOther.
 func (p *parser) term() Term {
+	next := p.markers
 	t := p.operand()
 	for p.err == nil && p.atArithmetic() {
 		p.next()
 		p.operand()
 		t = Term{Kind: TermOther, Span: Span{t.Start, p.last.End}, Marker: -1}
+	}
+	if t.Kind == TermOther {
+		t.Next = next
 	}
 	return t
 }

@@ -30,6 +30,8 @@ func comparisonOf(kind datatype.DataType) comparison {
 		return tuple(kind.FieldTypes)
 	case *datatype.UserDefined:
 		return tuple(kind.FieldTypes)
+	case *vector:
+		return kind.compare
 	}
 	return nil
 }
@@ -76,6 +78,9 @@ func classType(custom *datatype.Custom) datatype.DataType {
 		return datatype.Time
 	case "DurationType":
 		return datatype.Duration
+	}
+	if v, ok := vectorOf(custom); ok {
+		return v
 	}
 	return custom
 }
@@ -243,6 +248,9 @@ func fits(kind datatype.DataType, value []byte) bool {
 		return fitFields(value, kind.FieldTypes)
 	case *datatype.UserDefined:
 		return fitFields(value, kind.FieldTypes)
+	case *vector:
+		_, ok := kind.elements(value)
+		return ok
 	}
 	return false
 }

@@ -3,6 +3,7 @@ package condition
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 
@@ -87,6 +88,10 @@ func (s *Source) constant(t rewrite.Term, kind datatype.DataType) ([]byte, *wire
 		if ok && open == '{' {
 			return w.collection(kind, kind.KeyType, kind.ValueType)
 		}
+	case *vector:
+		if ok && open == '[' && len(entries) == kind.length {
+			return w.vector(kind)
+		}
 	case *datatype.Tuple:
 		if ok && open == '(' && len(entries) <= len(kind.FieldTypes) {
 			return w.fields(kind.FieldTypes[:len(entries)], func(i int) rewrite.Term { return entries[i].Value })
@@ -129,8 +134,11 @@ func (w *writer) collection(whole datatype.DataType, kinds ...datatype.DataType)
 		}
 		terms := []rewrite.Term{e.Key, e.Value}
 		for i, kind := range kinds {
-			value, f := w.constant(terms[2-len(kinds)+i], kind)
+			term := terms[2-len(kinds)+i]
+			value, f := w.constant(term, kind)
 			switch {
+			case term.Kind == rewrite.TermMarker:
+				return nil, wire.Invalid("Invalid %s literal: bind variables are not supported inside collection literals", strings.ToLower(kindOf(whole)))
 			case f != nil:
 				return nil, f
 			case value == nil:
@@ -145,7 +153,7 @@ func (w *writer) collection(whole datatype.DataType, kinds ...datatype.DataType)
 // fields encodes a tuple field by field.
 func (w *writer) fields(kinds []datatype.DataType, at func(int) rewrite.Term) (b []byte, f *wire.Failure) {
 	for i, kind := range kinds {
-		value, f := w.constant(at(i), kind)
+		value, f := w.value(at(i), kind)
 		switch {
 		case f != nil:
 			return nil, f

@@ -39,7 +39,8 @@ func (s *Statement) checkTarget() *wire.Failure {
 		}
 	}
 	for _, name := range named {
-		if r := s.Restriction(s.Parsed, catalog.Column{Name: name}); r == nil || r.Op != rewrite.OpEq || r.Value.Kind == rewrite.TermOther {
+		r := s.Restriction(s.Parsed, catalog.Column{Name: name})
+		if r == nil || r.Op != rewrite.OpEq || r.Value.Kind == rewrite.TermOther && !s.asks(typedTerm{r.Value, s.Critical.Columns[name].Type}) {
 			return wire.Invalid("MUSIC_REFUSED: %s is critical: IF takes one row under a lock: give every column of the primary key as a value", s.Table)
 		}
 	}
@@ -78,10 +79,15 @@ func (s *Statement) checkRelation(r *rewrite.Relation) *wire.Failure {
 	case slices.Contains(s.Critical.Primary, name):
 		return wire.Invalid("PRIMARY KEY column '%s' cannot have IF conditions", name)
 	}
-	for _, t := range r.Terms() {
-		if t.Kind != rewrite.TermMarker && !rewrite.Constant(s.Text, t) && s.constantOf(t, s.Critical.Columns[name].Type) == "" {
-			return wire.Invalid("MUSIC_REFUSED: %s is critical: give the values of IF as literals, or bind them: a function that the proxy does not evaluate, and a bind marker within a value, are not served", s.Table)
+	for _, t := range s.inCondition(r) {
+		if !s.asks(t) {
+			return s.notServed(t.Term)
 		}
 	}
 	return nil
+}
+
+// notServed returns the error for a value that neither the proxy nor a SELECT of it can evaluate.
+func (s *Statement) notServed(t rewrite.Term) *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: %s is critical: %s cannot be evaluated before the write: write a literal, or bind the value: a column's name, token(), fromJson(), and functions that give a user-defined type or a part of one are not served", s.Table, rewrite.Excerpt(s.Text, t))
 }

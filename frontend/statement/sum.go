@@ -33,8 +33,8 @@ func (x *Conditional) addSums(part int) *wire.Failure {
 			continue // Cassandra carries it out or refuses it
 		case slices.Contains(seen, name):
 			return wire.Invalid("MUSIC_REFUSED: %s is critical: a statement may add to %s only once", s.Table, name)
-		case a.Value.Kind != rewrite.TermMarker && !rewrite.Constant(s.Text, a.Value):
-			return wire.Invalid("MUSIC_REFUSED: %s is critical: give the value to add to %s as a literal, or bind it", s.Table, name)
+		case !rewrite.Written(s.Text, a.Value):
+			return s.notServed(a.Value)
 		case !column.Static && !s.comparesRow():
 			return wire.Invalid("MUSIC_REFUSED: %s is critical: an addition to %s needs a condition on its row: one on static columns alone does not read the row", s.Table, name)
 		}

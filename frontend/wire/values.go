@@ -5,8 +5,11 @@ import (
 	"net/netip"
 )
 
-// Value returns b as a [value] of the protocol, with its length before it.
+// Value returns b as a [value] of the protocol, with its length before it; nil is null.
 func Value(b []byte) []byte {
+	if b == nil {
+		return []byte{0xff, 0xff, 0xff, 0xff}
+	}
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
 }
 
