@@ -1,7 +1,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build check test compat clients alerts operations lint demo soak chaos histories contend evaluate variants mutants model fuzz bench steps docs clean help
+.PHONY: build check test compat clients apps alerts operations lint demo soak chaos histories contend evaluate variants mutants model fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
@@ -22,7 +22,7 @@ build: ## build bin/music, static
 
 test: ## everything that CI runs: vet, unit tests and the whole against real Cassandra, all with -race
 	$(GO) vet ./...
-	for module in integration/bench integration/evaluate clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
+	for module in integration/bench integration/evaluate integration/apps/shop/go clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
 	$(GO) test -race -timeout 25m $$($(GO) list ./... | grep -v -e '^music/integration' -e '^music/model' -e '^music/cmd/music-demo')
 	$(GO) test -run '^TestSimulation$$' ./musiccore -sim.seeds=20000
 	$(GO) test -run 'TakeNoMemory$$|AllocatesLittle$$' ./frontend
@@ -33,7 +33,7 @@ test: ## everything that CI runs: vet, unit tests and the whole against real Cas
 
 check: ## vet, and the tests that need no Cassandra: under two minutes
 	$(GO) vet ./...
-	for module in integration/bench integration/evaluate clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
+	for module in integration/bench integration/evaluate integration/apps/shop/go clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
 	$(GO) test . ./config ./rewrite ./frontend/... ./musiccore ./cmd/music
 
 compat: ## drivers for Node.js and Java, the way from nothing to a section through each driver, gocql's own tests, three proxies and a thousand connections under faults, the release before beside this one; needs node, npm, a JDK and Maven
@@ -51,6 +51,19 @@ clients: ## the helpers of every language, installed by pip, npm and Maven: one 
 	$(GO) test -tags compat -v -timeout 20m -count=1 ./integration/clients
 	$(GO) test -tags compat -v -timeout 20m -count=1 -run '^TestClients(Tell|ShedLock)' ./integration
 
+apps: ## applications of others, untouched, at a node, through a proxy, and with their tables critical: each test must end the same (docs/applications.md); the first time it builds for ten minutes and more; needs node, npm, a JDK, Maven and pip
+	mkdir -p .run/apps/node .run/apps/python
+	$(GO) build -trimpath -o .run/apps/music ./cmd/music
+	$(GO) -C integration/apps/shop/go build -o $(CURDIR)/.run/apps/shop .
+	cp integration/apps/node/package.json integration/apps/node/package-lock.json .run/apps/node
+	npm ci --silent --no-audit --no-fund --omit=optional --prefix .run/apps/node
+	npm install --silent --no-audit --no-fund --no-save --install-links --omit=optional --prefix .run/apps/node ./clients/node
+	python3 -m pip install --quiet --disable-pip-version-check --upgrade --target .run/apps/python ./clients/python cassandra-driver==3.30.1
+	mvn --quiet --batch-mode --file clients/java -Dtarget=$(CURDIR)/.run/apps/helper package
+	mvn --quiet --batch-mode --file integration/apps/java package
+	$(GO) run ./integration/apps/fetch
+	$(GO) test -tags compat -v -timeout 3h -count=1 ./integration/apps
+
 alerts: ## each alert fires by its fault under a real Prometheus, and each query of the dashboard has data; needs prometheus and promtool
 	$(GO) test -tags compat -v -timeout 30m -count=1 -run '^Test(AlertsFire|Promtool)$$' ./integration
 
@@ -58,7 +71,7 @@ operations: ## docs/operations.md as it is typed: a new node, one that is replac
 	$(GO) test -tags compat -v -timeout 90m -count=1 -run '^TestOperations' ./integration
 
 lint: $(TOOLS)/.golangci-lint-v2.15.0 $(TOOLS)/.staticcheck-v0.8.2 $(TOOLS)/.gofumpt-v0.12.0 ## golangci-lint, staticcheck and gofumpt
-	for module in . integration/bench integration/evaluate clients/go clients/gocql1; do (cd $$module && $(TOOLS)/golangci-lint run ./... && $(TOOLS)/staticcheck ./...); done
+	for module in . integration/bench integration/evaluate integration/apps/shop/go clients/go clients/gocql1; do (cd $$module && $(TOOLS)/golangci-lint run ./... && $(TOOLS)/staticcheck ./...); done
 	@unformatted=$$($(TOOLS)/gofumpt -l .); [ -z "$$unformatted" ] || { echo "not gofumpt'ed:"; echo "$$unformatted"; exit 1; }
 
 $(TOOLS)/.golangci-lint-v2.15.0: ; GOBIN=$(TOOLS) $(GO) install $(GOLANGCI_LINT) && touch $@
