@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -27,6 +28,8 @@ type ownSection struct {
 	begun   begunOperation // first, once it has begun
 
 	inPlace bool // the client's request is being performed
+
+	asking sync.Mutex // held until Lock has returned and first is in memory of its own
 }
 
 // inOwnSection carries out a plain write in a section of its own: it takes the lock, sends the
@@ -39,8 +42,7 @@ func (c *conn) inOwnSection(w *ownSection, s *lockStatement) *wire.Failure {
 	}
 	q.By.OneWrite = true
 	w.waiting, w.key = c.begin(w.first.header.Stream), w.first.request.key
-	w.first = w.first.clone() // it may have to wait
-	answer, cancel := c.server.Locks.Lock(w.key, q, w.answered)
+	answer, cancel := w.ask(q)
 	if cancel != nil {
 		w.waiting.onCancel(cancel)
 		return nil
@@ -49,8 +51,21 @@ func (c *conn) inOwnSection(w *ownSection, s *lockStatement) *wire.Failure {
 	return nil
 }
 
+// ask asks for the lock, see Locker.Lock. The first operation is copied if it has to wait.
+func (w *ownSection) ask(q musiccore.Request) (musiccore.Answer, func()) {
+	w.asking.Lock()
+	defer w.asking.Unlock()
+	answer, cancel := w.waiting.conn.server.Locks.Lock(w.key, q, w.answered)
+	if cancel != nil {
+		w.first = w.first.clone()
+	}
+	return answer, cancel
+}
+
 // answered is called with the answer to the LOCK if that did not come at once.
 func (w *ownSection) answered(a musiccore.Answer) {
+	w.asking.Lock()
+	defer w.asking.Unlock()
 	w.waiting.finish(func() { w.lockAnswered(a, false) })
 }
 

@@ -27,8 +27,8 @@ type Locks interface {
 // Locker gives and releases locks.
 type Locker interface {
 	// Lock asks for a new reference or, if q has one, continues to wait with it. If cancel is nil,
-	// a is the answer. Else the answer is passed to done, and cancel must be called if the client
-	// no longer waits; done is called all the same.
+	// a is the answer. Else the answer is passed to done by another goroutine, and cancel must be
+	// called if the client no longer waits; done is called all the same.
 	//
 	// Errors for a new reference: ErrDraining, ErrClock, ErrTooManyWaiters, ErrUnavailable. For a
 	// given one: ErrNotHeld, ErrLost, ErrReleased. For both, if the key cannot be synchronised:
@@ -45,7 +45,8 @@ type Locker interface {
 // OperationGuard admits operations under a lock. Each is sent to Cassandra between Begin and End.
 type OperationGuard interface {
 	// Begin asks to carry out one operation under a lock; the answer has its ticket. If ok is true,
-	// a is the answer; else the answer is passed to done. Every ticket must be ended by End.
+	// a is the answer; else another goroutine passes the answer to done. Every ticket must be ended
+	// by End.
 	//
 	// Errors: ErrNotHeld, ErrLost, ErrReleased. If the key cannot be synchronised: ErrSynchronising
 	// (with a ShortError, if too few replicas are alive), ErrTooLarge, ErrPoisoned.

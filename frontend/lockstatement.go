@@ -11,6 +11,7 @@ import (
 	"music/frontend/classify"
 	"music/frontend/statement"
 	"music/frontend/wire"
+	"music/musiccore"
 	"music/rewrite"
 )
 
@@ -19,6 +20,7 @@ import (
 type lockStatement struct {
 	statement.Statement
 	prepared *preparedLockStatement // the prepared statement if it came by EXECUTE; else nil
+	simple   *simpleStatement       // what is known of that in the state Critical; nil if it is not simple
 	metadata []byte                 // the result metadata id that the EXECUTE had (v5)
 	names    [][2]string            // for plain: its tables
 	plain    []byte                 // for a BATCH's statement that needs no lock: kind, and text or id, in wire form
@@ -154,6 +156,7 @@ func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) erro
 	}
 	a := lockExecution{conn: c, envelope: e, lock: s, parameters: p, inPlace: true}
 	switch {
+	case s.simple != nil: // its table serves it
 	case s.PlainWrite() && !s.FollowsTable():
 		return c.executeSeveral(e, a)
 	case s.FollowsTable() && !s.served():
@@ -210,6 +213,9 @@ func (a *lockExecution) runPermitted() *wire.Failure {
 	if f := checkNow(&a.parameters, a.lock.Table); f != nil {
 		return f
 	}
+	if a.lock.simple != nil {
+		return a.runOnKey()
+	}
 	if q := a.lock.Question(); len(q.Text) > 0 {
 		later := a.detached()
 		return a.conn.whenEvaluated(a.envelope.Header, q, a.conn.sender(a.inPlace), later.runWith)
@@ -245,7 +251,7 @@ func (a *lockExecution) runEvaluated() *wire.Failure {
 
 // runOnKey reads the key and the reference, and carries out the statement by its kind.
 func (a *lockExecution) runOnKey() *wire.Failure {
-	k, f := a.lock.Key()
+	k, f := a.lock.key()
 	if f != nil {
 		return f
 	}
@@ -257,20 +263,27 @@ func (a *lockExecution) runOnKey() *wire.Failure {
 	if f != nil {
 		return f
 	}
-	switch a.lock.Parsed.Verb {
-	case rewrite.Lock, rewrite.Unlock:
+	switch st := a.lock.Parsed; {
+	case a.lock.simple != nil:
+	case st.Verb == rewrite.Lock || st.Verb == rewrite.Unlock:
 		return a.verb(k, ref)
-	}
-	if a.lock.Parsed.ForUpdate {
+	case st.ForUpdate:
 		return a.forUpdate(k)
-	}
-	if a.lock.Conditional() {
+	case a.lock.Conditional():
 		return a.writeIf(k, ref)
 	}
 	if a.lock.Auto() {
 		return a.writeInOwnSection(k)
 	}
 	return a.conn.fence(a.envelope.Header, &a.lock, lockedRequest{key: k, ref: ref, parameters: a.parameters}, a.inPlace)
+}
+
+// key returns the key that the statement names.
+func (s *lockStatement) key() (musiccore.Key, *wire.Failure) {
+	if s.simple != nil {
+		return s.KeyAt(s.simple.keyMarkers)
+	}
+	return s.Key()
 }
 
 // timestampWarning returns a warning for a client whose timestamps are ignored. It does so once per

@@ -5,6 +5,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/segment"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -172,5 +173,25 @@ func TestFencedPutAllocatesLittle(t *testing.T) {
 			require.Zero(t, m.server.Stats.Rejected.Load())
 			require.LessOrEqual(t, n, 3.0)
 		})
+	}
+}
+
+// What is known of a prepared write is known of one state of its table.
+func TestPreparedWriteFollowsItsTable(t *testing.T) {
+	m, execute := fencedConn(t, d4(), "UPDATE bank.locked SET v = ? WHERE k = ?", catalog.Auto)
+	write := requestBytes(t, d4(), d4().envelope(t, 1, execute))
+	done := requestBytes(t, d4(), d4().envelope(t, 1, &message.VoidResult{}))
+	auto := m.server.Tables.Of("bank", "locked").Critical()
+	reject := *auto
+	reject.Unlocked = catalog.Reject
+	for i, state := range []*catalog.Critical{auto, auto, &reject, auto} {
+		m.server.Tables.Set("bank", "locked", state)
+		before := fenced(m)
+		require.NoError(t, m.feed(m.up, write))
+		served := state == auto
+		require.Equal(t, served, fenced(m) == before+1, "execution %d", i)
+		if served {
+			require.NoError(t, m.feed(m.down, done))
+		}
 	}
 }

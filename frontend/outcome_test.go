@@ -168,14 +168,11 @@ func (h *delayedLocks) End(_ musiccore.Ticket, o musiccore.Outcome) (musiccore.V
 }
 
 func (h *delayedLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) (musiccore.Answer, func()) {
-	give := func() {
-		done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
+	a := musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}}
+	if !h.holds {
+		return a, nil
 	}
-	if h.holds {
-		h.held <- give
-	} else {
-		give()
-	}
+	h.held <- func() { done(a) }
 	return musiccore.Answer{}, func() {}
 }
 

@@ -3,6 +3,7 @@ package frontend
 import (
 	"encoding/binary"
 	"slices"
+	"sync/atomic"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -17,8 +18,8 @@ import (
 	"music/rewrite"
 )
 
-// preparedLockStatement is a lockStatement that was prepared. It is never changed once it is in the
-// cache.
+// preparedLockStatement is a lockStatement that was prepared. Once it is in the cache only simple
+// changes.
 type preparedLockStatement struct {
 	id        preparedID // the id that the client knows; Cassandra has another for the text without lock clauses
 	text      []byte
@@ -31,6 +32,36 @@ type preparedLockStatement struct {
 	tables    []*catalog.Table          // … and these tables
 	once      bool                      // it has terms to evaluate at each EXECUTE, see fixTerms
 	refused   bool                      // it was refused when it was prepared: it is checked again at each EXECUTE
+
+	simple atomic.Pointer[simpleStatement] // for the state in which its table was last
+}
+
+// simpleStatement is what follows from a statement and one state of its table. It is found out once,
+// not at each EXECUTE, which would take longer than the rest of an operation under a lock.
+type simpleStatement struct {
+	critical   *catalog.Critical // the state
+	keyMarkers []int             // nil: the statement is not simple, see statement.KeyMarkers
+	need       permission
+}
+
+// asSimple returns what follows from the statement in the present state of its table; nil if it is
+// not simple, or cannot be carried out in that state.
+func (p *preparedLockStatement) asSimple(s *lockStatement) *simpleStatement {
+	if s.Critical == nil || s.Critical.Refused != "" || p.refused || p.once {
+		return nil
+	}
+	known := p.simple.Load()
+	if known == nil || known.critical != s.Critical {
+		known = &simpleStatement{critical: s.Critical, need: s.permissions()}
+		if !s.PlainWrite() || s.served() {
+			known.keyMarkers = s.KeyMarkers()
+		}
+		p.simple.Store(known)
+	}
+	if known.keyMarkers == nil {
+		return nil
+	}
+	return known
 }
 
 // decidePrepareLock decides about the PREPARE of a statement with a lock clause or on a critical
@@ -336,7 +367,11 @@ func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 		return s, nil
 	}
 	critical := s.Table.Critical()
-	if s.Critical = critical; p.once {
+	s.Critical = critical
+	if s.simple = p.asSimple(&s); s.simple != nil {
+		return s, nil
+	}
+	if p.once {
 		s.fixTerms()
 	}
 	if s.PlainWrite() && !s.served() {

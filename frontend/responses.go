@@ -43,7 +43,7 @@ func (c *conn) decideWatched(e wire.Envelope) (relay.Decision, error) {
 	if !e.Whole() {
 		return relay.NeedWhole, nil
 	}
-	if c.watches.peek(e.Stream).kind != watchLogin {
+	if c.loggedIn.Load() || c.watches.peek(e.Stream).kind != watchLogin {
 		return relay.Hold, nil
 	}
 	c.login(e)

@@ -48,6 +48,8 @@ type rights struct {
 // demands for the equivalent statement. A condition needs SELECT, since its answer shows data.
 func (s *lockStatement) permissions() permission {
 	switch st := s.Parsed; {
+	case s.simple != nil:
+		return s.simple.need
 	case s.Table == nil: // LIST LOCKS of all tables
 		return 0
 	case st.Force:

@@ -50,14 +50,12 @@ type perKeyLocks struct {
 	answers map[string]musiccore.Answer
 }
 
-func (c *perKeyLocks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (musiccore.Answer, func()) {
+func (c *perKeyLocks) Lock(k musiccore.Key, q musiccore.Request, _ func(musiccore.Answer)) (musiccore.Answer, func()) {
 	c.locked <- k
 	if a, ok := c.answers[k.PK]; ok && q.Ref == 0 {
-		done(a)
-	} else {
-		done(musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}})
+		return a, nil
 	}
-	return musiccore.Answer{}, func() {}
+	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}}, nil
 }
 
 // A LOCK of several keys has all or none: where one is another's, or its LOCK fails, what it has is given back, and its place behind

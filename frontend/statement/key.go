@@ -111,7 +111,7 @@ func (s *Statement) restrictionIndex(where []rewrite.Relation, column catalog.Co
 // another value when it carries the statement out is refused.
 func (s *Statement) keyValue(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
 	if t.Kind == rewrite.TermMarker {
-		return s.boundKey(t, column)
+		return s.boundKey(t.Marker, &column)
 	}
 	value, err := rewrite.Encode(column.Type, s.Text, t)
 	switch {
@@ -168,15 +168,15 @@ func (s *Statement) fitsKey(column catalog.Column, value []byte) bool {
 }
 
 // boundKey returns the value that is bound to a key column's marker.
-func (s *Statement) boundKey(t rewrite.Term, column catalog.Column) ([]byte, *wire.Failure) {
-	value, ok := s.Bound(t)
-	if !ok || !s.fitsKey(column, value) {
+func (s *Statement) boundKey(marker int, column *catalog.Column) ([]byte, *wire.Failure) {
+	value, ok := wire.Bound(s.Values, marker)
+	if !ok || !s.fitsKey(*column, value) {
 		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s is null, unset or empty: a key needs a value", column.Name)
 	}
 	if !rewrite.Fits(column.Type, value) {
 		return nil, wire.Invalid("MUSIC_KEY: the %d bytes bound to %s are not a valid %s", len(value), column.Name, column.Type)
 	}
-	return s.canonical(value, column)
+	return s.canonical(value, *column)
 }
 
 // checkStatic refuses to write a static column under a lock that covers one row, since the column
