@@ -20,7 +20,7 @@ const jaegerKeyspace = "jaeger_v1_dc1"
 
 // jaeger runs the tests of Jaeger's storage in Cassandra, which connect to 127.0.0.1. Its tables
 // need a longer gc_grace_seconds to be critical, and that of the traces lets writes through, because
-// each test begins with TRUNCATE.
+// each test begins with TRUNCATE. The test of a trace of 10,008 spans is left out for its time.
 func jaeger(t *testing.T, w *world, by way) map[string]verdict {
 	schema, err := template.ParseFiles(filepath.Join(w.dir, "jaeger.cql.tmpl"))
 	require.NoError(t, err)
@@ -43,6 +43,7 @@ func jaeger(t *testing.T, w *world, by way) map[string]verdict {
 	}
 	forward(t, "127.0.0.1:9042", by.address)
 	cmd := w.goTests(t, "jaeger.test", "^TestCassandraStorage$")
+	cmd.Args = append(cmd.Args, "-test.skip=/GetLargeTrace")
 	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "STORAGE=cassandra")
 	return w.verdicts(t, "jaeger-"+by.name, cmd)
 }

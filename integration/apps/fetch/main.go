@@ -35,7 +35,7 @@ func suites() []suite {
 // build downloads the module and writes binary and file to dir. The module's own go.sum tells what
 // it is built with; nothing of it is changed.
 func (s suite) build(ctx context.Context, dir string) error {
-	out, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", s.module).Output()
+	out, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", s.module).Output() //nolint:gosec // G204: the list above
 	if err != nil {
 		return fmt.Errorf("download %s: %w\n%s", s.module, err, out)
 	}
@@ -47,7 +47,7 @@ func (s suite) build(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("read the schema: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, s.copied), text, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, s.copied), text, 0o600); err != nil { //nolint:gosec // G703: the list above
 		return fmt.Errorf("copy the schema: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, "go", "-C", module.Dir, "test", "-vet=off", "-c", "-o", filepath.Join(dir, s.binary), s.tests) //nolint:gosec // G204: the list above
