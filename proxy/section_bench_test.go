@@ -42,7 +42,7 @@ func BenchmarkSection(b *testing.B) {
 	}
 	for _, audit := range []string{"none", "ends", "all"} {
 		for _, clients := range []int{1, 16} {
-			for _, what := range []string{"write", "put", "auto", "lock-unlock"} {
+			for _, what := range []string{"write", "put", "auto", "lock-unlock", "hot"} {
 				b.Run(fmt.Sprintf("audit=%s/clients=%d/%s", audit, clients, what), func(b *testing.B) {
 					benchSections(b, what, audit, clients)
 				})
@@ -88,12 +88,17 @@ func TestSectionHereAllocatesLittle(t *testing.T) {
 	assert.LessOrEqual(t, testing.AllocsPerRun(200, section), 3.0)
 }
 
-// benchSections has clients do b.N sections together, each on a key of its own.
+// benchSections has clients do b.N sections together, each on a key of its own; if they are "hot",
+// all on the same key.
 func benchSections(b *testing.B, what, audit string, clients int) {
 	address := sectionProxy(b, audit)
 	all := make([]*sectionClient, clients)
 	for i := range all {
-		all[i] = newSectionClient(b, address, fmt.Sprintf("key %d", i))
+		key := fmt.Sprintf("key %d", i)
+		if what == "hot" {
+			key = what
+		}
+		all[i] = newSectionClient(b, address, key)
 		for range 20 { // the first makes the lock row, the next a block
 			all[i].do(what)
 		}
@@ -296,6 +301,11 @@ func (c *sectionClient) do(what string) {
 		c.lock("unlock")
 		c.ask("unlock")
 		return
+	case what == "hot":
+		c.lock("put", "unlock")
+		c.ask("put")
+		c.ask("unlock")
+		return
 	case what == "put" && !c.holds:
 		c.lock("put")
 		c.holds = true
@@ -303,10 +313,12 @@ func (c *sectionClient) do(what string) {
 	c.ask(what)
 }
 
-// lock locks the key and writes the reference into a request.
-func (c *sectionClient) lock(request string) {
+// lock locks the key and writes the reference into requests.
+func (c *sectionClient) lock(requests ...string) {
 	answer := c.ask("lock")
-	copy(c.requests[request][c.refs[request]:], answer[len(answer)+c.told:][:8])
+	for _, name := range requests {
+		copy(c.requests[name][c.refs[name]:], answer[len(answer)+c.told:][:8])
+	}
 }
 
 // ask executes a statement and returns the body of its answer.

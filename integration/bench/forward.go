@@ -45,8 +45,23 @@ func forwarded() []work {
 			work{name: "EXECUTE read", dialect: d, value: 16, rows: small, clients: 1, depth: 1},
 		)
 	}
+	return append(all, grown()...)
+}
+
+// grown returns the work by which one sees that no curve bends: answers from small to large, and
+// few to many clients.
+func grown() []work {
 	v4 := dialect{version: primitive.ProtocolVersion4}
-	return append(all, work{name: "EXECUTE read", dialect: v4, value: 16, rows: small, clients: 1000, depth: 1})
+	all := []work{
+		{name: "EXECUTE read 10 B", dialect: v4, value: 16, rows: 10, clients: 4, depth: 64},
+		{name: "EXECUTE read 1 KiB", dialect: v4, value: 16, rows: 1 << 10, clients: 4, depth: 64},
+		{name: "EXECUTE read 64 KiB", dialect: v4, value: 16, rows: 64 << 10, clients: 4, depth: 4},
+		{name: "EXECUTE read 1 MiB", dialect: v4, value: 16, rows: 1 << 20, clients: 4, depth: 1},
+	}
+	for _, clients := range []int{10, 100, 1000, 5000} {
+		all = append(all, work{name: "EXECUTE read", dialect: v4, value: 16, rows: 100, clients: clients, depth: 1})
+	}
+	return all
 }
 
 // measured is the result of one target for one work: a value for each round.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -50,7 +51,7 @@ func serveMusic(ctx context.Context, l net.Listener, to string) error {
 	c.Cassandra.ContactPoints = []string{to}
 	c.Listen.Address, c.Listen.Metrics = l.Addr().String(), ""
 	log := zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)
-	return proxy.Run(ctx, c, proxy.Logs{Log: log, Audit: log}, nil)
+	return proxy.Run(ctx, c, proxy.Logs{Log: log, Audit: zerolog.New(io.Discard)}, nil)
 }
 
 // nobody is Locks that are never called: the statements of this benchmark need none.
