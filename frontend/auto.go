@@ -24,8 +24,9 @@ type ownSection struct {
 
 	first   lockedOperation // the first operation to send under the lock
 	kind    musiccore.Kind
-	granted func()         // called before first is sent; may be nil
-	begun   begunOperation // first, once it has begun
+	granted func()           // called before first is sent; may be nil
+	onEmpty *lockedOperation // the put to send instead if the key has no row; nil if there is none
+	begun   begunOperation   // first, once it has begun
 
 	inPlace bool // the client's request is being performed
 
@@ -41,6 +42,9 @@ func (c *conn) inOwnSection(w *ownSection, s *lockStatement) *wire.Failure {
 		return f
 	}
 	q.By.OneWrite = true
+	if w.kind == musiccore.BlindPut || w.onEmpty != nil {
+		q.Once = w.kind
+	}
 	w.waiting, w.key = c.begin(w.first.header.Stream), w.first.request.key
 	answer, cancel := w.ask(q)
 	if cancel != nil {
@@ -94,6 +98,9 @@ func (w *ownSection) lockGranted(a musiccore.Answer, inPlace bool) *wire.Failure
 	w.first.request.ref = w.ref
 	if w.granted != nil {
 		w.granted()
+	}
+	if a.Grant.Empty && w.onEmpty != nil {
+		w.first, w.kind = *w.onEmpty, musiccore.FencedPut
 	}
 	w.begun.sent = w.first.sent
 	f := w.waiting.conn.beginUnderLock(&w.begun, &w.first, w.kind, inPlace)

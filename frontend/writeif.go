@@ -61,21 +61,50 @@ func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Fa
 	if x.DeletesRange() {
 		x.write.dated = func(stamp int64) []byte { return queryBody(s.WriteText(statement.BelowWrites(stamp))) }
 	}
-	return a.conn.startConditional(a.envelope.Header, x, q)
+	var onEmpty *lockedOperation
+	if ref == 0 && s.Parsed.Verb == rewrite.Insert { // IF NOT EXISTS holds on a key without rows
+		onEmpty = x.fencedWrite(&s)
+	}
+	return a.conn.startConditional(a.envelope.Header, x, q, onEmpty)
 }
 
-// startConditional sends the read for the conditions when it is the write's turn.
-func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequest) *wire.Failure {
+// fencedWrite returns the write of one statement as it is sent if the key has no row: it also deletes
+// everything of the key that is older, in the same mutation. It returns nil if the text does not fit
+// for that.
+func (x *conditionalWrite) fencedWrite(s *lockStatement) *lockedOperation {
+	write := s.Write(statement.RequestStamps)
+	q, ok := s.Fenced(write, 0)
+	if !ok {
+		return nil
+	}
+	k := x.write
+	if k.request.parameters.Values = q.Values; len(q.Values) > 0 {
+		k.request.parameters.Flags |= primitive.QueryFlagValues
+	}
+	k.dated = func(stamp int64) []byte {
+		q, _ := s.Fenced(write, stamp-1) // the ticket's fence
+		return queryBody(q.Text)
+	}
+	return &k
+}
+
+// startConditional sends the read for the conditions when it is the write's turn. onEmpty is the
+// write to send instead if the lock is taken for it alone and the key has no row; or nil.
+func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequest, onEmpty *lockedOperation) *wire.Failure {
 	read := queryOperation(h, x.Read(), &x.first.Statement, q)
 	x.again = queryOperation(h, x.ReadPartition(true), &x.first.Statement, q)
-	for _, k := range []*lockedOperation{&read, &x.again, &x.write} {
+	all := []*lockedOperation{&read, &x.again, &x.write}
+	if onEmpty != nil {
+		all = append(all, onEmpty)
+	}
+	for _, k := range all {
 		k.sent.condition = x
 	}
 	if q.ref == 0 {
-		w := &ownSection{first: read, kind: musiccore.Get}
+		w := &ownSection{first: read, kind: musiccore.Get, onEmpty: onEmpty}
 		w.granted = func() {
 			x.nextTurn = w.end
-			for _, k := range []*lockedOperation{&w.first, &x.again, &x.write} {
+			for _, k := range append(all[1:], &w.first) {
 				k.request.ref, k.sent.alone = w.ref, primitive.WriteTypeCas
 			}
 		}

@@ -111,6 +111,36 @@ func (s *tableFixture) newKey(branch string) {
 	s.grant(s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = '%s' USING LOCK %d", branch, ref)), "RELEASED")
 }
 
+// A write without a lock on a key that was never locked is five statements with one LWT: the lock
+// row is read and made, the data are read and written once, and the lock row is read again. The same
+// holds with IF NOT EXISTS, where the write also deletes what is older. After many new keys the first
+// read is left out.
+func TestStatementsOfAWriteWithoutALockOnANewKey(t *testing.T) {
+	for name, write := range map[string]string{
+		"put":    "UPDATE ACCOUNTS SET balance = %[2]d WHERE branch = '%[1]s' AND id = 'x'",
+		"insert": "INSERT INTO ACCOUNTS (branch, id, balance) VALUES ('%[1]s', 'x', %[2]d) IF NOT EXISTS",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTableFixture(t, "lwts_alone_"+name, "@critical(unlocked=auto)")
+			s.works(s.client, fmt.Sprintf(write, "warm", 0))
+			const keys = 20
+			rows, data := s.work(s.keyspace, s.companion()), s.work(s.keyspace, "accounts")
+			for i := range keys {
+				s.works(s.client, fmt.Sprintf(write, fmt.Sprint("new", i), i))
+			}
+			now := s.work(s.keyspace, s.companion())
+			assert.EqualValues(t, keys, now.writes-rows.writes, "LWTs")
+			assert.LessOrEqual(t, now.reads-rows.reads, int64(3*keys), "reads of lock rows")
+			assert.Equal(t, work{data.reads + keys, data.writes + keys}, s.work(s.keyspace, "accounts"), "data")
+			for i := range keys {
+				var balance int
+				require.NoError(t, s.direct.Query("SELECT balance FROM "+s.keyspace+".accounts WHERE branch = ? AND id = 'x'", fmt.Sprint("new", i)).Scan(&balance))
+				assert.Equal(t, i, balance)
+			}
+		})
+	}
+}
+
 // Clients that wait for a key at one proxy share the LWTs that enqueue them: one that is sent at
 // once, and others for all that come while one is under way.
 func TestWaitersShareLWTs(t *testing.T) {

@@ -31,7 +31,8 @@
 // # Reading
 //
 // [Core] has the calls (core.go, table.go, shutdown.go); each of them ends in key.step (key.go).
-// From there: term.go, synch.go, stampread.go, renew.go and release.go for the life of a term;
+// From there: term.go, synch.go, stampread.go, renew.go and release.go for the life of a term, once.go
+// for a lock of one statement on a new key;
 // lock.go, entry.go, queue.go and enqueue.go for waiting references; block.go, handover.go,
 // piggyback.go and delegate.go for keys that many clients use; takeover.go, preempt.go and watch.go
 // for dead sessions; row.go, swap.go, lwt.go and view.go for the lock row.
@@ -69,7 +70,8 @@
 // and leaves the row dirty if any write may still surface. The client is told of
 // success only if the session was valid after the store's answer: others preempt a
 // session only when it has been dead for longer than that. In a strict table a
-// QUORUM read of the lock row after that answer decides instead.
+// QUORUM read of the lock row after that answer decides instead; a lock for one statement on
+// a new key, which is released when it is enqueued, has such a read in every table.
 //
 // # What a crash leaves behind
 //

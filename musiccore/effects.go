@@ -88,7 +88,7 @@ type Apply struct {
 type Synch struct{ Fence Stamp }
 
 // ReadStamps reads a key at QUORUM and returns the highest WRITETIME of its cells as Stamp, 0 if
-// there are none. It ends with StatusDone, StatusUnknown, or, if the key is so large that a Synch
+// there are none, and whether it is Empty. It ends with StatusDone, StatusUnknown, or, if the key is so large that a Synch
 // costs little more, StatusTooLarge. The caller must know the columns as of a time after closed was
 // raised to Closed; the time now is Clk. Early means that the lock is not granted yet: if the table
 // still takes plain writes, the read is too early and ends with StatusUnknown.
@@ -126,6 +126,7 @@ type Result struct {
 	Row    *Row          // ReadRow
 	Near   bool          // Apply: committed at LOCAL_QUORUM, so that a read at QUORUM may not show it
 	Stamp  Stamp         // StatusAbove, ReadStamps: the highest stamp met
+	Empty  bool          // ReadStamps: the key has no row
 	Beat   int64         // ReadBeat
 	Lease  time.Duration // ReadBeat: as it stands beside the beat; 0 where nothing does
 	Cause  error         // why, for the client and the log
@@ -135,11 +136,14 @@ type Result struct {
 type Kind uint8
 
 // The paper's criticalPut and criticalGet (§III). Every page is one Get. A BlindPut is a Put for which
-// Cassandra reads nothing of what it changes: its ticket is a Put's.
+// Cassandra reads nothing of what it changes: its ticket is a Put's. A FencedPut is a BlindPut whose
+// mutation also deletes everything of the key at Ticket.Fence. It is possible as the first operation
+// of a lock with Grant.Empty, and shows that the key was empty; else it ends with ErrSynchronising.
 const (
 	Put Kind = iota + 1
 	Get
 	BlindPut
+	FencedPut
 )
 
 // Ticket is the right to do one operation on the data, from Begin to End. A put is sent with write
@@ -150,6 +154,7 @@ type Ticket struct {
 	Ref   LockRef
 	Epoch Stamp
 	Stamp Stamp // of a Put
+	Fence Stamp // of a FencedPut; else 0
 	Kind  Kind
 	Left  time.Duration // the rest of the client lease when the operation came
 	Lease time.Duration // the client lease, which the operation has renewed
@@ -237,6 +242,7 @@ type Grant struct {
 	Holder    string        // name of the holder, where this proxy knows it
 	Lease     time.Duration // left
 	OwnerDied bool          // the holder before did not release the lock
+	Empty     bool          // of a lock for one statement: the key has no row, and a FencedPut may come first
 }
 
 // Client says who sent a LOCK, as the caller knows it; the Core only passes it on in Notes.
@@ -256,6 +262,11 @@ type Request struct {
 	Owner  string
 	Token  [16]byte // not zero: the same LOCK again finds the same reference
 	Closed Stamp    // of the table (docs/protocol.md 2.3, D)
+
+	// Once means that the lock is for one statement, which is told only after the lock row was read
+	// again (docs/protocol.md 3.20, Once): BlindPut, or another Kind for one that reads the key
+	// first. No client may be told the reference. This proxy alone asks for it.
+	Once Kind `json:"-"`
 }
 
 // Alarm is a broken invariant, or another event that an operator must see. The Core has already

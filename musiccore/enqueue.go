@@ -8,10 +8,10 @@ import (
 // enqueue sends one LWT that gets references for all unnumbered entries, unless something better is
 // under way.
 func (k *key) enqueue(now Now) {
-	if len(k.queue.unnumbered) == 0 || k.releaseWillEnqueue(now) || (k.piggyback.awaitsDelegated(now) && !k.queue.anyoneMustBeNumbered(now)) || k.waitsForLocalRead(now) {
+	if len(k.queue.unnumbered) == 0 || k.releaseWillEnqueue(now) || k.holdsForOnce(now) || (k.piggyback.awaitsDelegated(now) && !k.queue.anyoneMustBeNumbered(now)) || k.waitsForLocalRead(now) {
 		return
 	}
-	r := k.view.pointer()
+	r := k.view.enqueuesFrom()
 	delegate := k.mayDelegate(now)
 	entries, b := k.takeUnnumbered(now, r == nil || r.Empty())
 	if len(entries) == 0 {
@@ -23,8 +23,13 @@ func (k *key) enqueue(now Now) {
 		k.delegateEnqueue(now, b)
 		return
 	}
-	if k.startLWT(now, lwt{purpose: purposeEnqueue, swap: Enqueue(r, b, k.table.closed, now.Clk), req: b.Req, entries: entries}) && r == nil {
-		k.readStampsEarly(now)
+	k.queue.once = once{}
+	l := lwt{purpose: purposeEnqueue, swap: Enqueue(r, b, k.table.closed, now.Clk), req: b.Req, entries: entries}
+	if l.once = r == nil && k.mayBeOnce(now, entries, b); l.once {
+		l.swap = EnqueueReleased(b, now.Clk)
+	}
+	if k.startLWT(now, l) && r == nil {
+		k.readStampsEarly(now, l.once)
 	}
 }
 

@@ -28,6 +28,7 @@ type entry struct {
 	wait     wait
 	takeover takeover
 	block    *localBlock // in which it waits, or for which it stands in the queue
+	once     Kind        // not 0: its client wants the lock for one statement of this kind
 	timer    timer
 }
 
@@ -122,7 +123,10 @@ func (e *entry) attach(now Now, op OpID, q Request) {
 // grantOf returns the Grant with the state of an entry.
 func (k *key) grantOf(now Now, e *entry) Grant {
 	if e.phase == phaseHolding {
-		return Grant{Applied: true, Ref: e.ref, State: StateHeld, Holder: e.identity.name, Lease: e.deadline - now.Boot, OwnerDied: e.ownerDied}
+		return Grant{
+			Applied: true, Ref: e.ref, State: StateHeld, Holder: e.identity.name, Lease: e.deadline - now.Boot, OwnerDied: e.ownerDied,
+			Empty: k.term.released() && k.mayFence(),
+		}
 	}
 	return Grant{Ref: e.ref, State: StateQueued, Position: k.position(e), Holder: k.term.holderName()}
 }

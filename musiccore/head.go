@@ -63,7 +63,7 @@ func (k *key) dropPassed(now Now) {
 	if k.view.state != rowPresent {
 		return
 	}
-	if t := k.term; t != nil && !k.lwt.changesTerm() && k.view.row.Epoch != t.window.epoch {
+	if t := k.term; t != nil && !k.lwt.changesTerm() && k.view.row.Epoch != t.rowEpoch() {
 		if !k.isChecked() {
 			k.c.alarm(k.id, "I3", "a term was taken away while its session was valid")
 		}

@@ -59,15 +59,18 @@ func (k *key) step(now Now) {
 
 	// Who may hold: the head, and then one reference of its block after another.
 	k.enterTerm(now)
+	k.enterOnce(now)
 	k.joinBlock()
 	k.handOver(now)
 	k.makePlain(now)
 
 	// What the operations of the holder need: tickets, or a Synch.
 	k.serveOps(now)
+	k.endReleased(now)
 
 	// The LWT under way, or a new one; then a read of the row, if one is still needed.
 	k.sendLWT(now)
+	k.presumeAbsent()
 	if k.lwt == nil {
 		k.chooseLWT(now)
 	}
@@ -87,6 +90,7 @@ func (k *key) chooseLWT(now Now) {
 		return
 	}
 	switch t := k.term; {
+	case t.released():
 	case k.c.draining && k.blocks.anyNumbered() && k.c.self.Valid(now):
 		k.dissolveBlocks(now)
 	case t != nil && t.drained(k.c.opts.SettleTries) && !t.keptForNext(now):
@@ -147,6 +151,7 @@ func (k *key) nextWake(now Now) time.Duration {
 	at := sooner(now.Boot, 0, k.headWatch.until)
 	at = sooner(now.Boot, at, k.view.read.next)
 	at = sooner(now.Boot, at, k.view.confirmAt)
+	at = sooner(now.Boot, at, k.queue.enqueueAt)
 	if k.view.read.cmd != 0 {
 		at = sooner(now.Boot, at, k.view.read.began+localReadTimeout)
 	}

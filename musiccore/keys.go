@@ -18,6 +18,7 @@ func (c *Core) key(id Key) *key {
 	k.timer.who, k.queue.numbered = k, k.queue.room[:0]
 	if r, ok := c.idle.get(id); ok {
 		k.view.row, k.view.state, k.view.firmAfter, k.lastHolder.died, k.blocks.nextSize, k.endings = r.row, rowPresent, c.last.command, r.lastDied, r.nextBlockSize, r.endings
+		k.view.settled = r.settled
 	}
 	c.keys[id] = k
 	return k
@@ -27,7 +28,7 @@ func (c *Core) key(id Key) *key {
 // certain: another row could change without this proxy.
 func (c *Core) forget(k *key) {
 	if k.view.firmAfter != 0 && k.view.state == rowPresent && k.view.row.Empty() {
-		c.idle.put(k.id, idleKey{k.view.row, k.lastHolder.died, k.blocks.nextSize, k.endings})
+		c.idle.put(k.id, idleKey{k.view.row, k.lastHolder.died, k.blocks.nextSize, k.endings, k.view.settled})
 	}
 	delete(c.commands, k.view.read.cmd)
 	k.dropStampRead()

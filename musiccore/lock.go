@@ -23,7 +23,7 @@ func (k *key) newEntry(now Now, op OpID, q Request) {
 	}
 	e := &entry{
 		k: k, since: now.Boot, lease: k.clientLease(),
-		identity: identity{name: q.Owner, token: q.Token}, wait: wait{noWait: q.NoWait},
+		identity: identity{name: q.Owner, token: q.Token}, wait: wait{noWait: q.NoWait}, once: q.Once,
 	}
 	e.timer.who = e
 	if q.Token != ([16]byte{}) {

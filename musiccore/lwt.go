@@ -35,6 +35,7 @@ type lwt struct {
 	req       int64
 	entries   []*entry // the entries that it enqueues, in order
 	blockFrom LockRef  // not 0: references of this session from here on become one block
+	once      bool     // an EnqueueReleased
 }
 
 // changesTerm reports whether an LWT that writes register T is under way: until its outcome is
@@ -86,7 +87,8 @@ func (k *key) lwtReplied(now Now, r Result) {
 	case StatusDone:
 		k.view.applied(l.swap)
 		if l.swap.If.What == IfAbsent {
-			k.stampRead.epoch = l.swap.Set.Row.Epoch
+			k.stampRead.epoch = l.termEpoch()
+			k.noteNewKey(true)
 		}
 		if l.swap.Set.Q {
 			k.view.seenAt = now.Boot
@@ -184,6 +186,8 @@ func (k *key) superseded(now Now) {
 func (k *key) dropLWT() {
 	if k.lwt.swap.If.What == IfAbsent {
 		k.dropStampRead() // somebody else has made the lock row
+		k.noteNewKey(false)
+		k.waitForRival()
 	}
 	k.queue.requeue(k.lwt.entries)
 	k.lwt = nil
@@ -218,6 +222,8 @@ func (k *key) lwtApplied(now Now) {
 	switch b := k.view.row.enqueued(l, k.c.self.id); {
 	case l.blockFrom != 0:
 		k.blockMade(now, l, b)
+	case l.once:
+		k.onceEnqueued(l, b)
 	case len(l.entries) > 0:
 		k.assignRefs(now, l.entries, b)
 	}

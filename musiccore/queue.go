@@ -3,6 +3,7 @@ package musiccore
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // queue holds the entries of one key that wait for the lock, and that of the holder.
@@ -11,6 +12,8 @@ type queue struct {
 	numbered   []*entry  // references that live in the lock row, ascending
 	room       [1]*entry // the first array of numbered: most keys need no other
 	byToken    map[[16]byte]*entry
+	once       once
+	enqueueAt  time.Duration // no Enqueue before that, unless a client must be told a reference
 }
 
 // first returns the entry with the lowest reference here that is live in the lock row, or nil.

@@ -2,6 +2,7 @@ package musiccore
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -25,6 +26,7 @@ type sim struct {
 	proxies   []*proxy
 	clients   []*client
 	keys      []Key
+	fresh     []Key // that are made during the run, for locks of one statement
 	opts      Options
 	values    int
 	tokens    int
@@ -216,7 +218,9 @@ func newSim(seed int, setup ...func(*sim)) *sim {
 		s.keys = append(s.keys, Key{PK: string(rune('a' + i))})
 		s.store.add(s.keys[i])
 	}
-	s.plainData()
+	for _, k := range s.keys {
+		s.plainData(&s.world, k)
+	}
 	for range 1 + w.n(3) {
 		s.addProxy()
 	}
@@ -242,27 +246,64 @@ func (s *sim) addProxy() {
 
 func (p *proxy) n3() int { return p.chance.n(3) }
 
-// plainData writes what the table had before it was critical, to any number of replicas. A write
+// plainData writes what a key had before its table was critical, to any number of replicas. A write
 // with a stamp ahead of the clock goes to all of them (H5): on one alone, no QUORUM read need see
 // it, and the protocol promises nothing.
-func (s *sim) plainData() {
-	w := &s.world
-	for _, k := range s.keys {
-		for range w.n(3) {
-			m := &mutation{value: s.newValue(k), stamp: t0/2 + Stamp(w.n(1<<40))}
-			ahead := w.n(2) == 0
-			if ahead {
-				m.stamp = t0 + Stamp(w.n(20_000))
-			}
-			s.check.values[m.value].stamp = m.stamp / 2 // older than every put under a lock
-			for i := range s.store.data(k).cells {
-				if ahead || w.n(2) == 0 {
-					s.store.data(k).cells[i].take(m)
-				}
+func (s *sim) plainData(w *chance, k Key) {
+	for range w.n(3) {
+		m := &mutation{value: s.newValue(k), stamp: t0/2 + Stamp(w.n(1<<40))}
+		ahead := w.n(2) == 0
+		if ahead {
+			m.stamp = s.clock() + Stamp(w.n(20_000))
+		}
+		s.check.values[m.value].stamp = m.stamp / 2 // older than every put under a lock
+		for i := range s.store.data(k).cells {
+			if ahead || w.n(2) == 0 {
+				s.store.data(k).cells[i].take(m)
 			}
 		}
 	}
 }
+
+// clock returns the highest clk() of a proxy; t0 if there is none yet.
+func (s *sim) clock() Stamp {
+	clk := t0
+	for _, p := range s.proxies {
+		clk = max(clk, p.clk())
+	}
+	return clk
+}
+
+// freshKeys bounds the keys that are made during a run.
+const freshKeys = 12
+
+// freshKey returns a key that is new, or was a moment ago. It may have old plain writes, one of
+// which is still under way.
+func (s *sim) freshKey(x *chance) Key {
+	n := len(s.fresh)
+	if n == freshKeys || n > 0 && x.n(2) == 0 {
+		return s.fresh[max(n-1-x.n(2), 0)]
+	}
+	k := Key{PK: string(rune('f' + n))}
+	s.fresh = append(s.fresh, k)
+	s.store.add(k)
+	if x.n(2) == 0 {
+		s.plainData(x, k)
+		s.check.holds(k)
+	}
+	if x.n(2) == 0 {
+		m := &mutation{value: s.newValue(k), stamp: t0/2 + Stamp(x.n(1<<40))}
+		s.check.values[m.value].stamp = m.stamp / 2
+		s.check.over(k, m.value)
+		s.store.expect(k, m)
+		y := x.fork()
+		s.after(x.late(), func() { s.store.write(&y, k, m, func(bool) {}) })
+	}
+	return k
+}
+
+// allKeys returns every key of the run.
+func (s *sim) allKeys() []Key { return slices.Concat(s.keys, s.fresh) }
 
 func (s *sim) newValue(k Key) int {
 	s.values++

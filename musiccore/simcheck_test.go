@@ -8,6 +8,7 @@ type checker struct {
 	s      *sim
 	keys   map[Key]*history
 	values []value // by number; 0: no value
+	overs  int     // how many puts have ended
 	dead   map[SessionID]bool
 }
 
@@ -17,6 +18,7 @@ type value struct {
 	key      Key
 	stamp    Stamp
 	excluded bool // an answer showed that it was not written
+	over     int  // when its put ended, as checker.overs counts; 0: it has not
 }
 
 // issue identifies a ticket of a key.
@@ -40,6 +42,7 @@ type history struct {
 	last     Stamp                 // the highest epoch that did
 	epoch    int                   // how often the table was closed
 	issued   map[issue]int         // for each ticket, how often the table had been closed when it was given
+	began    map[issue]int         // for each ticket, checker.overs when it was given
 	acked    Stamp                 // the highest stamp of an acknowledged put
 	answered Stamp                 // the highest stamp that an answer showed
 	root     Stamp                 // the root of the latest term of which a client was told an outcome
@@ -48,6 +51,7 @@ type history struct {
 	lastGet  lastGet
 	lost     map[LockRef]bool // references that a client was told are lost
 	late     map[issue]bool   // tickets that were given after that
+	once     map[LockRef]bool // references that were released when they were enqueued
 }
 
 // windowHistory is what happened to one epoch: which term used it, and how it ended.
@@ -57,6 +61,7 @@ type windowHistory struct {
 	session SessionID
 	end     Stamp // the epoch that followed; 0: none yet
 	synced  bool
+	once    bool // of a reference that was released when it was enqueued
 }
 
 // lastGet is the last answer that a holder got while no put was in flight.
@@ -91,8 +96,8 @@ func (c *checker) key(k Key) *history {
 	h := c.keys[k]
 	if h == nil {
 		h = &history{
-			windows: map[Stamp]*windowHistory{}, issued: map[issue]int{}, stamps: map[Stamp]bool{}, holder: map[LockRef]SessionID{}, excused: map[LockRef]SessionID{},
-			lost: map[LockRef]bool{}, late: map[issue]bool{},
+			windows: map[Stamp]*windowHistory{}, issued: map[issue]int{}, began: map[issue]int{}, stamps: map[Stamp]bool{}, holder: map[LockRef]SessionID{}, excused: map[LockRef]SessionID{},
+			lost: map[LockRef]bool{}, late: map[issue]bool{}, once: map[LockRef]bool{},
 		}
 		c.keys[k] = h
 	}
@@ -125,6 +130,9 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 		c.passing(from, to)
 	}
 	w := c.window(k, to.Epoch)
+	if from == nil && to.Empty() {
+		c.enqueuedOnce(k, to)
+	}
 	if from != nil {
 		old := c.window(k, from.Epoch)
 		old.end = to.Epoch
@@ -140,6 +148,7 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 		if clean && from.DirtySince(c.s.closed) && !old.synced {
 			c.s.fail("I7: %v becomes clean without a Synch: %s -> %s", k.PK, brief(from), brief(to))
 		}
+		c.s.metIf(clean && from.Dirty && l.why == purposeEnqueue, onceSettled)
 		if clean && l.why != purposeRenew {
 			c.settled(k, "I6: clean")
 		}
@@ -148,6 +157,26 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 		c.s.fail("I12: epoch %d is not above stamp %d", to.Epoch, h.lastUsed)
 	}
 	h.lastBase = to.Epoch
+}
+
+// enqueuedOnce takes a lock row that was made with its reference released: the window of that
+// reference ends with the epoch of the row.
+func (c *checker) enqueuedOnce(k Key, row *Row) {
+	old, epoch := c.window(k, row.Epoch-onceWindow), row.Epoch
+	old.end, old.once = epoch, true
+	c.window(k, epoch).root = old.root
+	c.key(k).once[row.Head-1] = true
+}
+
+// fenced takes an acknowledged FencedPut, which is as good as a Synch.
+func (c *checker) fenced(tk Ticket) {
+	h, w := c.key(tk.Key), c.window(tk.Key, tk.Epoch)
+	if h.issued[issue{tk.Epoch, tk.Number}] != h.epoch || tk.Fence < c.s.plain && tk.Epoch < c.s.closed {
+		return
+	}
+	for _, o := range h.windows {
+		o.synced = o.synced || o.root == w.root
+	}
 }
 
 func (c *checker) forward(k Key, from, to *Row) {
@@ -219,7 +248,7 @@ func (c *checker) ticketed(p *proxy, tk Ticket) {
 	}
 	c.entering(p, tk.Key, tk.Ref, tk.Epoch)
 	h := c.key(tk.Key)
-	h.issued[issue{tk.Epoch, tk.Number}] = h.epoch
+	h.issued[issue{tk.Epoch, tk.Number}], h.began[issue{tk.Epoch, tk.Number}] = h.epoch, c.overs
 	if h.lost[tk.Ref] {
 		h.late[issue{tk.Epoch, tk.Number}] = true
 	}
@@ -227,6 +256,9 @@ func (c *checker) ticketed(p *proxy, tk Ticket) {
 		c.s.metIf(!p.core.keys[tk.Key].term.clean(), putUnfenced)
 		h.puts++
 		c.stamp(tk.Key, tk.Stamp, tk.Epoch)
+	}
+	if tk.Fence != 0 {
+		c.stamp(tk.Key, tk.Fence, tk.Epoch)
 	}
 }
 
@@ -295,6 +327,8 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 	}
 	s.tell("proxy %d GRANTS %s to %d, epoch %d, dirty %v", p.n, n.Key.PK, n.Ref, t.window.epoch-t0, t.dirty)
 	row := s.store.row(n.Key).latest()
+	once := c.window(n.Key, t.window.epoch).once
+	s.metIf(once, onceGranted)
 	passed := h.termOf(row.Head) != h.termOf(n.Ref) || c.window(n.Key, row.Epoch).root != c.window(n.Key, t.window.epoch).root
 	if p.suspect() && (passed || n.Ref < h.opened) {
 		h.excused[n.Ref] = p.session.id
@@ -311,7 +345,7 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 	if !p.valid() {
 		s.fail("I9: a grant without a valid session")
 	}
-	if s.wild || s.strict { // a strict table's living holder may be ended by anybody: its operations will show
+	if s.wild || s.strict || once { // a strict table's living holder may be ended by anybody: its operations will show
 		h.opened = max(h.opened, n.Ref)
 		return
 	}
@@ -344,6 +378,7 @@ func (c *checker) takenOver(h *history, n Note) {
 // sending records what an LWT is like that a core sends for the first time.
 func (c *checker) sending(p *proxy, k Key, w Swap) {
 	t, s := p.core.keys[k].term, c.s
+	s.metIf(w.If.What == IfAbsent && p.core.keys[k].view.read.began == 0, onceUnread)
 	if t == nil {
 		return
 	}

@@ -16,6 +16,8 @@ type client struct {
 	life  int
 	loop  int // counts restarts: answers to an earlier loop are dropped
 	token [16]byte
+	once  Kind // not 0: the lock is for one statement of this kind
+	empty bool // its key was empty
 }
 
 // watch restarts the client when its proxy has restarted.
@@ -71,6 +73,11 @@ func (c *client) next() {
 		s.tokens++
 		c.token = [16]byte{byte(s.tokens), byte(s.tokens >> 8), 1}
 	}
+	c.once, c.empty = 0, false
+	if x.n(4) == 0 {
+		c.key, c.left = s.freshKey(&x), min(c.left, 1+x.n(3))
+		c.once = [...]Kind{0, BlindPut, BlindPut, Get, Get}[x.n(5)]
+	}
 	if s.closing || !x.happens(aSection) {
 		c.again()
 		return
@@ -83,6 +90,9 @@ func (c *client) lock() {
 	q := Request{
 		Ref: c.ref, Token: c.token, NoWait: c.ref == 0 && x.n(10) == 0, AtOnce: x.n(10) == 0,
 		Closed: c.s.closed,
+	}
+	if c.ref == 0 {
+		q.Once = c.once
 	}
 	op := c.op(c.ref, c.locked)
 	c.s.tell("client %d LOCK %s %d at proxy %d", c.n, c.key.PK, c.ref, c.p.n)
@@ -116,7 +126,7 @@ func (c *client) locked(a Answer) {
 	case a.Err != nil:
 		c.again()
 	case a.Grant.State == StateHeld:
-		c.ref = a.Grant.Ref
+		c.ref, c.empty = a.Grant.Ref, a.Grant.Empty
 		c.work()
 	case a.Grant.State == StateQueued && !c.strikes(clientGone, 8):
 		c.ref = a.Grant.Ref
@@ -154,7 +164,22 @@ func (c *client) work() {
 		c.after(x.short(), c.work)
 		return
 	}
-	c.begin(&x, x.kind())
+	c.begin(&x, c.kindOf(&x))
+}
+
+// kindOf draws what the next operation is: the first one of a lock for one statement is that.
+func (c *client) kindOf(x *chance) Kind {
+	first := c.once
+	c.once = 0
+	switch {
+	case c.empty && x.n(4) != 0:
+		c.empty = false
+		return FencedPut
+	case first == BlindPut:
+		return BlindPut
+	}
+	c.empty = false
+	return x.kind()
 }
 
 // kind draws what an operation is.
@@ -217,7 +242,7 @@ func (c *client) use(x *chance, asked LockRef, tk Ticket) {
 		c.get(x, tk)
 		return
 	}
-	if x.n(3) == 0 {
+	if x.n(3) == 0 && tk.Fence == 0 {
 		c.putBeside(x, tk)
 		return
 	}
@@ -254,6 +279,7 @@ type putting struct {
 	tk    Ticket
 	value int
 	m     *mutation
+	empty getting // of a FencedPut, which tells its client that the key was empty
 }
 
 // put sends a put. A client that pipelines continues without its answer.
@@ -262,7 +288,8 @@ func (c *client) put(x *chance, tk Ticket) {
 	v := s.newValue(tk.Key)
 	s.check.values[v].stamp = tk.Stamp
 	w := &putting{c: c, x: x, p: c.p, life: c.p.life, tk: tk, value: v}
-	w.m = &mutation{stamp: tk.Stamp, value: v, root: s.check.window(tk.Key, tk.Epoch).root}
+	w.m = &mutation{stamp: tk.Stamp, value: v, dead: tk.Fence, root: s.check.window(tk.Key, tk.Epoch).root}
+	w.empty = s.check.getsAllowed(tk, false)
 	s.store.expect(tk.Key, w.m)
 	s.tell("client %d PUT %s %d, stamp %d", c.n, tk.Key.PK, v, tk.Stamp-t0)
 	pipelined := s.store.repair && x.n(4) == 0
@@ -305,8 +332,16 @@ func (w *putting) answered(o Outcome) {
 
 func (w *putting) ends(o Outcome) {
 	s, p := w.c.s, w.p
+	if o == OutcomeAcked && w.tk.Fence != 0 {
+		s.check.fenced(w.tk)
+	}
 	p.ends(w.tk, o, func(verdict Verdict, at moment) {
 		s.tell("client %d PUT %d ends: %v, told %v", w.c.n, w.value, o, verdict)
+		if verdict == VerdictTell && o == OutcomeAcked && w.tk.Fence != 0 {
+			s.met(onceFenced)
+			s.check.answeredGet(p, w.tk, 0, w.empty, at)
+		}
+		s.metIf(verdict == VerdictLost && s.check.window(w.tk.Key, w.tk.Epoch).once, onceSuperseded)
 		if verdict == VerdictTell && o == OutcomeAcked {
 			s.check.ackedPut(p, w.tk, w.value, at)
 		}

@@ -18,7 +18,7 @@ func (s *sim) atRest() bool {
 
 // orphans checks I11 at rest: the queues have references of dead sessions only.
 func (s *sim) orphans() {
-	for _, k := range s.keys {
+	for _, k := range s.allKeys() {
 		row := s.store.row(k).latest()
 		if row == nil {
 			continue
@@ -89,7 +89,7 @@ func (s *sim) lastLock(c *client, k Key, done func()) {
 // arrive changes a value.
 func (c *checker) audit() {
 	c.s.orphans()
-	for _, k := range c.s.keys {
+	for _, k := range c.s.allKeys() {
 		row, d := c.s.store.row(k).latest(), c.s.store.data(k)
 		if row == nil || !row.Empty() || row.DirtySince(c.s.closed) {
 			continue // the last holder's session has died since, or nothing was written

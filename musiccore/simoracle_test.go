@@ -54,9 +54,10 @@ func (c *checker) final(tk Ticket) {
 	}
 }
 
-// lost records that a client was told that a reference is lost.
+// lost records that a client was told that a reference is lost. That of a lock for one statement is
+// told to nobody: a client that names it guesses.
 func (c *checker) lost(k Key, r LockRef) {
-	if r != 0 && !c.s.wild {
+	if r != 0 && !c.s.wild && !c.key(k).once[r] {
 		c.key(k).lost[r] = true
 	}
 }
@@ -78,9 +79,12 @@ func (c *checker) ackedPut(p *proxy, tk Ticket, v int, at moment) {
 func (c *checker) over(k Key, v int) {
 	h := c.key(k)
 	h.ended = append(h.ended, v)
+	c.overs++
+	c.values[v].over = c.overs
 }
 
-// getsAllowed returns what is known when a get begins.
+// getsAllowed returns what is known when a get begins. A put that ended after the get's ticket was
+// given may be ordered behind the get, although the client, far from the proxy, reads later.
 func (c *checker) getsAllowed(tk Ticket, still bool) getting {
 	h := c.key(tk.Key)
 	kept := h.ended[:0]
@@ -90,7 +94,13 @@ func (c *checker) getsAllowed(tk Ticket, still bool) getting {
 		}
 	}
 	h.ended = kept
-	return getting{max(h.acked, h.answered), append([]int(nil), kept...), h.issued[issue{tk.Epoch, tk.Number}], h.puts, still}
+	var over []int
+	for _, v := range kept {
+		if c.values[v].over <= h.began[issue{tk.Epoch, tk.Number}] {
+			over = append(over, v)
+		}
+	}
+	return getting{max(h.acked, h.answered), over, h.issued[issue{tk.Epoch, tk.Number}], h.puts, still}
 }
 
 // answeredGet checks a get whose client is told a value: I4, E3, E4.
@@ -107,7 +117,7 @@ func (c *checker) answeredGet(p *proxy, tk Ticket, v int, g getting, at moment) 
 	if c.values[v].excluded {
 		c.s.fail("E4/C9: a value has come back after an answer without it: %v", c.named(v))
 	}
-	if l := h.lastGet; l.ref == tk.Ref && l.puts == h.puts && g.puts == h.puts && l.value != v {
+	if l := h.lastGet; g.still && l.ref == tk.Ref && l.puts == h.puts && g.puts == h.puts && l.value != v {
 		c.s.fail("E3: two gets without a put between differ: %v, %v", c.named(l.value), c.named(v))
 	}
 	for _, o := range g.over {
@@ -120,6 +130,17 @@ func (c *checker) answeredGet(p *proxy, tk Ticket, v int, g getting, at moment) 
 		h.lastGet = lastGet{tk.Ref, v, h.puts}
 	}
 	h.answered, h.root = max(h.answered, s), max(h.root, c.window(tk.Key, tk.Epoch).root)
+}
+
+// holds takes what every quorum shows of a key as told: a get must not answer less.
+func (c *checker) holds(k Key) {
+	h, st := c.key(k), c.s.store
+	for i, q := range st.quorums {
+		told := c.values[st.data(k).sees(q).visible()].stamp
+		if i == 0 || told < h.answered {
+			h.answered = told
+		}
+	}
 }
 
 // reset forgets what clients were told, since the table was not critical for a while.

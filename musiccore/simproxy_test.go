@@ -180,7 +180,7 @@ func (p *proxy) visit() {
 	if p.s.closing && p.s.now > p.s.closedAt+visits {
 		return
 	}
-	for _, k := range p.s.keys {
+	for _, k := range p.s.allKeys() {
 		op := p.op(k, 0, func(a Answer) {
 			if a.Err == nil && a.Grant.State == StateHeld {
 				p.take(p.core.Unlock(p.time(), p.op(k, a.Grant.Ref, func(Answer) {}), k, a.Grant.Ref))

@@ -246,7 +246,7 @@ func (st *simStore) readStamps(x *chance, k Key, back func(Result)) {
 			back(Result{})
 			return
 		}
-		back(Result{Status: StatusDone, Stamp: c.stamp})
+		back(Result{Status: StatusDone, Stamp: c.stamp, Empty: c.visible() == 0})
 	})
 }
 
@@ -305,11 +305,11 @@ func (s *sim) writePlain(x *chance) {
 		clk = max(clk, p.clk())
 	}
 	s.plain = clk + 100
-	for _, k := range s.keys {
+	for _, k := range s.allKeys() {
 		s.plain = max(s.plain, s.check.key(k).lastBase+2*s.opts.Window+100)
 	}
 	s.lapse += max(0, s.plain-clk-behind)
-	for _, k := range s.keys {
+	for _, k := range s.allKeys() {
 		s.check.reset(k)
 		for range x.n(3) {
 			m := &mutation{value: s.newValue(k), stamp: s.plain - x.between(1, 100)}

@@ -17,6 +17,7 @@ type stampRead struct {
 	early bool  // it was sent together with that Enqueue
 	done  bool  // it has ended
 	top   Stamp // the highest stamp of the data; forever if that is not known
+	empty bool  // there are no data
 }
 
 // forever lies above every stamp of a window.
@@ -31,11 +32,11 @@ func (k *key) startStampRead(now Now) {
 }
 
 // readStampsEarly sends the read together with the Enqueue that is to make the lock row, if that is
-// likely to be useful: at the table's last new key here, the first operation was a put that reads
+// needed, or likely to be useful: at the table's last new key here, the first operation was a put that reads
 // nothing. If the Enqueue is applied, no put of any proxy is older, and plain writes ended before
 // this session knew closed, so the read shows as much as one after it.
-func (k *key) readStampsEarly(now Now) {
-	if k.c.tables[k.id.Table].putsFirst {
+func (k *key) readStampsEarly(now Now, needed bool) {
+	if needed || k.c.tables[k.id.Table].putsFirst {
 		k.startStampRead(now)
 	}
 }
@@ -61,7 +62,7 @@ func (s *stampRead) ended(r Result) {
 	s.cmd, s.done, s.top = 0, true, forever
 	switch {
 	case r.Status == StatusDone:
-		s.top = r.Stamp
+		s.top, s.empty = r.Stamp, r.Empty
 	case s.early && r.Status == StatusUnknown:
 		s.done = false // once more, in the term
 	}

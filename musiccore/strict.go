@@ -35,7 +35,7 @@ func (k *key) answerChecks(id CommandID, r *Row) {
 	left := t.ops.checks[:0]
 	for _, c := range t.ops.checks {
 		switch {
-		case c.after >= id || r == nil || r.Epoch < c.epoch:
+		case c.after >= id || r == nil || r.Epoch < c.epoch, t.released() && !k.view.read.serial:
 			left = append(left, c)
 		case k.term.owns(r, k.lwt) && !t.broken:
 			k.answerCheck(c, VerdictTell)
@@ -43,7 +43,7 @@ func (k *key) answerChecks(id CommandID, r *Row) {
 			k.answerCheck(c, k.lostVerdict())
 		}
 	}
-	if t.ops.checks = left; len(left) > 0 && left[len(left)-1].after >= id {
+	if t.ops.checks = left; len(left) > 0 && (left[len(left)-1].after >= id || t.released() && !k.view.read.serial) {
 		k.view.read.next = 0 // the check came while the read was under way
 	}
 }
@@ -59,6 +59,9 @@ func (k *key) answerCheck(c check, v Verdict) {
 // owns reports whether a row shows the term that is here: on its epoch, on an earlier one, or on
 // that of a Renew whose outcome is not known yet.
 func (t *term) owns(r *Row, l *lwt) bool {
+	if t.released() {
+		return r.Epoch == t.window.released
+	}
 	for _, b := range t.window.oldEpochs {
 		if r.Epoch == b {
 			return true

@@ -153,8 +153,8 @@ func (s Swap) onto(r Row) Row {
 func (s Swap) sound(from *Row) bool {
 	to := s.Set.Row
 	if from == nil {
-		begins := len(to.Queue) == 1 && to.Head == to.newestBlock().First && to.Guard == to.newestBlock().Last()
-		return s.If.What == IfAbsent && begins && to.Head >= 1 && to.Guard >= to.Head && to.Epoch > 0
+		begins := len(to.Queue) == 1 && to.Guard == to.newestBlock().Last() && (to.Head == to.newestBlock().First || to.Empty() && to.Dirty)
+		return s.If.What == IfAbsent && begins && to.Head >= 1 && to.Guard >= to.Head-1 && to.Epoch > 0
 	}
 	ok := s.Set.Q || s.Set.T
 	if s.Set.Q {

@@ -31,7 +31,7 @@ func (k *key) wantsSynch(now Now) bool {
 	if t.open {
 		return len(t.ops.waiting) > 0 || (k.c.draining && t.unsettled)
 	}
-	return t.unsettled && t.ops.flight.ops == 0 && t.synch.tries < k.c.opts.SettleTries
+	return t.unsettled && !t.released() && t.ops.flight.ops == 0 && t.synch.tries < k.c.opts.SettleTries
 }
 
 // startSynch starts one attempt, with a fresh fence each (C10), two stamps wide. The fence is not
@@ -40,7 +40,7 @@ func (k *key) wantsSynch(now Now) bool {
 func (k *key) startSynch(now Now) {
 	t := k.term
 	fence := t.window.epoch + t.window.seq
-	if t.window.seq+2 > k.c.opts.Window || fence < k.table.closed {
+	if t.window.seq+2 > k.windowSize() || fence < k.table.closed {
 		t.renewal.require(max(now.Clk, k.table.closed))
 		return
 	}

@@ -14,6 +14,8 @@ type tableFacts struct {
 	first     LockRef       // no reference of the table lies below
 	lease     time.Duration // the client lease of its locks; 0: Options.ClientLease
 	putsFirst bool          // at its last new key here
+	newKeys   uint8         // how many keys in a row were new here, as far as newKeysInRow
+	notOnce   uint8         // for how many keys locks of one statement are ordinary
 }
 
 // tableMode says whether operations are checked by the clock or by the lock row (docs/design.md 4,
@@ -177,10 +179,11 @@ func (c *Core) setFacts(now Now, table [16]byte, set func(*tableFacts)) Effects 
 	return c.takeEffects()
 }
 
-// isChecked reports whether operations of the term that is here are checked against the lock row. A
+// isChecked reports whether operations of the term that is here are checked against the lock row:
+// the table is strict, or anybody may begin the next term. A
 // term that began while others could end it remains so.
 func (k *key) isChecked() bool {
-	return k.table.strict || !k.table.known(k.c.self.id) || (k.term != nil && k.term.window.epoch < k.table.strictBelow)
+	return k.table.strict || k.term.released() || !k.table.known(k.c.self.id) || (k.term != nil && k.term.window.epoch < k.table.strictBelow)
 }
 
 // mayForceLiving reports whether the head of a living session may be ended by Force.

@@ -34,6 +34,7 @@ type window struct {
 	epoch     Stamp
 	seq       Stamp   // epoch+seq is the next free stamp; it only grows
 	oldEpochs []Stamp // from before own Renews, as long as operations with their stamps are in flight
+	released  Stamp   // not 0: the epoch of the row, which was released when it was made (once.go)
 }
 
 // operations are those of a term: in flight, waiting for the term, or waiting for a verdict.
@@ -60,10 +61,13 @@ func (t *term) clean() bool {
 // it must wait, too: puts in flight would delay the Synch.
 func (k *key) ready(kind Kind) bool {
 	t := k.term
+	if kind == FencedPut {
+		return k.mayFence()
+	}
 	if !t.clean() && (kind != BlindPut || len(t.ops.waiting) > 0 || !k.unfenced()) {
 		return false
 	}
-	return kind == Get || (!t.renewal.blocksPuts && t.window.seq < k.c.opts.Window-2)
+	return kind == Get || (!t.renewal.blocksPuts && t.window.seq < k.windowSize()-2)
 }
 
 // begin is Begin of docs/protocol.md 3.6 (paper §IV, criticalPut and criticalGet).
@@ -87,6 +91,10 @@ func (k *key) begin(now Now, b waitingOp, r LockRef) Ticket {
 			k.step(now)
 		}
 		return tk
+	}
+	if b.kind == FencedPut {
+		k.c.answer(Answer{Op: b.op, Err: ErrSynchronising})
+		return Ticket{}
 	}
 	t.ops.waiting = append(t.ops.waiting, b)
 	k.c.addPending(b.op, k, nil)
@@ -116,7 +124,8 @@ func (b waitingOp) query(r LockRef) query {
 // unique, and inside the window (I2, I12).
 func (k *key) issueTicket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
 	t, c := k.term, k.c
-	if kind == BlindPut {
+	fences := kind == FencedPut
+	if kind == BlindPut || fences {
 		kind = Put
 	}
 	tk := Ticket{Op: op, Key: k.id, Ref: t.holder.ref, Epoch: t.window.epoch, Kind: kind, Left: left, Lease: t.holder.lease, Term: t.id}
@@ -125,9 +134,13 @@ func (k *key) issueTicket(now Now, op OpID, kind Kind, left time.Duration) Ticke
 	if kind != Put {
 		return tk
 	}
+	if fences {
+		tk.Fence = t.window.epoch + t.window.seq
+		t.window.seq++
+	}
 	tk.Stamp = t.window.epoch + t.window.seq
 	t.window.seq++
-	if t.renewal.due(t.window.seq, c.opts.Window) {
+	if t.renewal.due(t.window.seq, k.windowSize()) {
 		t.renewal.wanted = true
 	}
 	return tk
@@ -139,6 +152,7 @@ func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	t := k.term
 	k.expireOps(now)
 	if k.isChecked() && o == OutcomeAcked && k.deferVerdict(now, tk) {
+		k.fenced(tk)
 		return VerdictPending
 	}
 	if !t.ops.flight.end(tk.Number) {

@@ -43,6 +43,7 @@ type view struct {
 	hinted          bool          // after a hint that the row has changed
 	releaseExpected time.Duration // after a hint that it is about to change: until when it is read often
 	retainedCache   retainedBlocks
+	settled         Stamp // not 0: if the row shows this epoch it is clean, whatever it says (once.go)
 }
 
 // rowRead is the read of a lock row under way, and when the next one may begin.
@@ -146,9 +147,9 @@ func (k *key) pollsHead(now Now) bool {
 }
 
 // needsSerial reports whether a decision depends on every LWT before it: that a reference was never
-// given, or that the own last commit is on a quorum.
+// given, that nobody has begun a term since, or that the own last commit is on a quorum.
 func (k *key) needsSerial(now Now) bool {
-	return slices.ContainsFunc(k.queries, query.needsSerial) || (k.view.confirmAt != 0 && now.Boot >= k.view.confirmAt)
+	return slices.ContainsFunc(k.queries, query.needsSerial) || (k.term.released() && len(k.term.ops.checks) > 0) || (k.view.confirmAt != 0 && now.Boot >= k.view.confirmAt)
 }
 
 // needsQuorum reports whether a decision must not depend on one replica.
@@ -222,6 +223,9 @@ func (k *key) mergeRead(now Now, id CommandID, r *Row) {
 		return
 	}
 	row, ok := *r, true
+	if v.state == rowUnread {
+		k.noteNewKey(false)
+	}
 	if v.state == rowPresent {
 		row, ok = newer(v.row, *r)
 	}

@@ -85,14 +85,14 @@ func (x *executor) readStamps(ctx context.Context, t *dataTable, pk string, a mu
 		columns = &columnsRead{read, a.Clk}
 		t.columns.Store(columns)
 	}
-	top, err := columns.Highest(ctx, in, k)
+	top, empty, err := columns.Highest(ctx, in, k)
 	switch {
 	case errors.Is(err, synchronise.ErrSeveralPages):
 		return musiccore.Result{Status: musiccore.StatusTooLarge}
 	case err != nil:
 		return musiccore.Result{Cause: err}
 	}
-	return musiccore.Result{Status: musiccore.StatusDone, Stamp: top}
+	return musiccore.Result{Status: musiccore.StatusDone, Stamp: top, Empty: empty}
 }
 
 // queued is one block of the queue in the column's form: a tuple with these fields in this order.

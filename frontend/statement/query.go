@@ -3,6 +3,7 @@ package statement
 import (
 	"bytes"
 	"slices"
+	"strconv"
 
 	"music/frontend/catalog"
 	"music/rewrite"
@@ -39,6 +40,27 @@ func (w *Query) key(s *Statement, name string) {
 func (w *Query) equals(s *Statement, name, before string) {
 	w.add(before + rewrite.Quote(name) + " = ")
 	w.key(s, name)
+}
+
+// Fenced returns a batch of one mutation: it deletes everything of the statement's key at a stamp,
+// and does write, which is the statement as Write returns it. ok is false if the text does not fit
+// into a batch.
+func (s *Statement) Fenced(write Query, fence int64) (w Query, ok bool) {
+	text := bytes.TrimRight(write.Text, " \t\r\n;")
+	for _, comment := range []string{"--", "//", "/*"} {
+		if bytes.Contains(text, []byte(comment)) {
+			return w, false // what comes behind it may be part of it
+		}
+	}
+	w.add("BEGIN UNLOGGED BATCH DELETE FROM " + rewrite.Quote(s.Table.Keyspace) + "." + rewrite.Quote(s.Table.Name))
+	w.add(" USING TIMESTAMP " + strconv.FormatInt(fence, 10))
+	for i, column := range s.Critical.Key {
+		w.equals(s, column.Name, [2]string{" WHERE ", " AND "}[min(i, 1)])
+	}
+	w.add("; ")
+	w.Text = append(append(w.Text, text...), "; APPLY BATCH"...)
+	w.Values = append(w.Values, write.Values...)
+	return w, true
 }
 
 // Read returns the SELECT that reads what the conditions need: the rows that they name, or the
