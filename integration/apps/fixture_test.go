@@ -46,7 +46,8 @@ func start(t *testing.T) *world {
 	node, err := cassandra.Start(ctx, cassandra.Options{
 		Dir: filepath.Join(runDir, "apps-node"), RunDir: runDir, Heap: "768m", FastJIT: true,
 		Address: func(int) string { return nodeAddress }, Log: os.Stderr,
-		Properties: map[string]string{"cassandra.unsafesystem": "true"}, // a schema change is not flushed: the suites make hundreds
+		Yaml:       map[string]string{"cas_contention_timeout": "30s", "write_request_timeout": "30s", "read_request_timeout": "30s"}, // on a busy machine
+		Properties: map[string]string{"cassandra.unsafesystem": "true"},                                                               // a schema change is not flushed: the suites make hundreds
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, node.Wipe()) })
