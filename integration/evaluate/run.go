@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -197,7 +196,7 @@ func (s *settings) resume() (*experiment.Report, error) {
 	if r.Versions == nil {
 		r.Versions = map[string]string{}
 	}
-	r.Versions["Go"], r.Versions["the product"] = runtime.Version(), commit()
+	r.Versions["Go"], r.Versions["the product"] = runtime.Version(), ours.Commit()
 	return r, nil
 }
 
@@ -254,13 +253,4 @@ func processor() string {
 		}
 	}
 	return runtime.GOARCH
-}
-
-// commit is that of the tree, and whether it was changed since.
-func commit() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty").Output() //nolint:noctx // it ends at once
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
 }

@@ -30,6 +30,15 @@ func Build(ctx context.Context) (string, error) {
 	return program, nil
 }
 
+// Commit returns the commit of the tree that Build builds, and whether the tree was changed since.
+func Commit() string {
+	out, err := exec.Command("git", "describe", "--always", "--dirty").Output() //nolint:noctx // it ends at once
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
+
 // ProxyOptions say which proxy to start. Program, Node and Listen are required.
 type ProxyOptions struct {
 	Program   string    // as Build returns it

@@ -1,6 +1,7 @@
 package safety
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -20,8 +21,10 @@ is violated, at most as often as was asked for. So held is not a proof; violated
 Clients that were not answered do nothing more on their key, as the paper demands (III-A). Every lease is 5 s, and whoever is silent
 for longer may be replaced, where a system has such a thing; a holder that can renew does so every second. The bakery's numbers live
 for 10 s and cannot be renewed, so that a section may outlive its own: in the post they live for an hour. CassaEV and racing LWTs
-exclude nobody, and are here to be compared with. A fault that needs one message to be late at one instant, as a put that has passed
-its check, is shown by the tests of the system that it breaks.
+exclude nobody, and are here to be compared with. ZooKeeper and etcd have a server at each site, and a client uses that of its own; faults
+of the nodes' messages strike only what a system has in Cassandra. A client of Curator, ShedLock or etcd is a program beside its
+process: it is paused and killed with it, but its clock is not set right again. A fault that needs one message to be late at one
+instant, as a put that has passed its check, is shown by the tests of the system that it breaks.
 
 `
 
@@ -49,9 +52,21 @@ func (t *table) page() string {
 				c.System, c.Fault, strings.Join(c.Violations, "; "), c.History, c.System, c.Fault, c.Seed)
 		}
 	}
-	fmt.Fprintf(&b, "\nWritten on %s by `go run ./safety/table` in integration/evaluate, on a machine of %d cores that up to %.0f processes wanted: on one\n"+
-		"that is too busy, a system can be blocked by that alone.\n", t.When, runtime.NumCPU(), t.Load)
+	fmt.Fprintf(&b, "\nWritten on %s by `make evaluate ONLY=safety` or `go run ./safety/table` in integration/evaluate, the product at %s,\non a machine of %d cores that up to %.0f processes wanted: on one\n"+
+		"that is too busy, a system can be blocked by that alone.\n", t.When, t.commits(), runtime.NumCPU(), t.Load)
 	return b.String()
+}
+
+// commits returns those at which cells were tried last.
+func (t *table) commits() string {
+	var all []string
+	for _, c := range t.Cells {
+		if commit := cmp.Or(c.Commit, "an earlier commit"); !slices.Contains(all, commit) {
+			all = append(all, commit)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
 }
 
 // names returns the systems and faults of the table in the order of this package.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"music/integration/evaluate/judge"
+	"music/integration/evaluate/ours"
 )
 
 // Options say which part of the table to fill. The zero value fills all of it.
@@ -36,6 +37,7 @@ type Cell struct {
 	Seed          uint64   `json:",omitempty"` // of the first violation
 	Violations    []string `json:",omitempty"` // of that try, by name
 	History       string   `json:",omitempty"` // its file
+	Commit        string   `json:",omitempty"` // of the last try
 }
 
 // table is the content of safety.json.
@@ -69,7 +71,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	r := run{w, o, systems, &kept}
+	r := run{w, o, systems, &kept, ours.Commit()}
 	for _, f := range faults {
 		for number := range o.Tries {
 			if err := r.try(ctx, f, number); err != nil {
@@ -86,6 +88,7 @@ type run struct {
 	o       Options
 	systems []System
 	table   *table
+	commit  string
 }
 
 // chosen returns those of a name, or all.
@@ -117,7 +120,7 @@ func (r *run) try(ctx context.Context, f Fault, number int) error {
 		}
 		if c.Verdict != Violated {
 			key := fmt.Sprintf("%s %s %d %d", s.Name, f.Name, seed, time.Now().UnixNano())
-			t := &trial{world: r.world, fault: f, system: s, seed: seed, key: key, clients: map[int]*process{}}
+			t := &trial{world: r.world, fault: f, system: s, seed: seed, key: key, commit: r.commit, clients: map[int]*process{}}
 			if s.need != "" && r.world.others[s.need] == nil {
 				t.err = errNoServer
 			}
@@ -166,6 +169,7 @@ func (c *Cell) judge(t *trial, out string) error {
 		return nil
 	}
 	c.Tries++
+	c.Commit = t.commit
 	c.Sections += t.history.Count(judge.Enter, judge.Done)
 	if t.blocked {
 		c.Blocked++

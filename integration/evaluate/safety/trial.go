@@ -35,6 +35,7 @@ type trial struct {
 	system  System
 	seed    uint64
 	key     string
+	commit  string // of the product
 	history judge.History
 	clients map[int]*process
 	blocked bool
