@@ -80,13 +80,22 @@ func (s *settings) stages(log io.Writer) (all []stage) {
 		profiles = []experiment.Profile{experiment.Local()}
 	}
 	for _, p := range profiles {
-		for _, paxos := range []string{"v2", "v1"} {
-			for _, nodes := range []int{0, experiment.Sites, experiment.Sites * experiment.Sites} {
-				play := slices.DeleteFunc(experiment.All(), func(e experiment.Experiment) bool { return e.Nodes != nodes || !s.plays(e, p, paxos) })
-				if st := (stage{p, paxos, nodes, play}); len(play) > 0 {
-					all = append(all, st)
-				}
+		for _, st := range worlds() {
+			st.profile = p
+			st.play = slices.DeleteFunc(experiment.All(), func(e experiment.Experiment) bool { return e.Nodes != st.nodes || !s.plays(e, p, st.paxos) })
+			if len(st.play) > 0 {
+				all = append(all, st)
 			}
+		}
+	}
+	return all
+}
+
+// worlds are those of each profile.
+func worlds() (all []stage) {
+	for _, paxos := range []string{"v2", "v1"} {
+		for _, nodes := range []int{0, experiment.Sites, experiment.Sites * experiment.Sites} {
+			all = append(all, stage{paxos: paxos, nodes: nodes})
 		}
 	}
 	return all
