@@ -29,7 +29,15 @@ type Place struct {
 	Proxy    string            // of its own site, without port
 	Servers  map[string]beside // by name
 	Keyspace string            // exists
-	Now      func() time.Time  `json:"-"` // the clock of its machine
+	Now      func() time.Time  `json:"-"` // the clock of its machine; none: the right one
+}
+
+// ahead returns by how much the clock is ahead.
+func (p Place) ahead() time.Duration {
+	if p.Now == nil {
+		return 0
+	}
+	return time.Until(p.Now())
 }
 
 // System is a system in the table.
@@ -76,7 +84,7 @@ func Systems() []System {
 		other("LWT and heartbeat", keptHouse),
 		beyond("ShedLock", shedLock, func(at Place, b beside) (*shedlock.Client, error) {
 			o := store.Options{Hosts: at.Nodes[:1], Keyspace: at.Keyspace, Clock: at.Now, Timeout: storeTimeout}
-			return shedlock.New(shedlock.Options{Options: o, Program: b.Program, Lease: Lease, Ahead: time.Until(at.Now())})
+			return shedlock.New(shedlock.Options{Options: o, Program: b.Program, Lease: Lease, Ahead: at.ahead()})
 		}),
 		beyond("ZooKeeper, Curator", zooKeeper, func(_ Place, b beside) (*remote.Client, error) {
 			return curator.New(curator.Options{Program: b.Program, Server: b.Endpoint, Session: Lease})
