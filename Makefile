@@ -1,13 +1,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build check test compat clients apps alerts operations lint demo soak chaos histories contend evaluate variants mutants model fuzz bench steps docs clean help
+.PHONY: build check test compat clients apps alerts operations lint demo accord soak chaos histories contend evaluate variants mutants model fuzz bench steps docs clean help
 
 GO ?= go
 FUZZTIME ?= 10s
 SOAK ?= 10m
 CHAOS ?= 10m
 CONTEND ?= 30s
+VERSION ?= 6.0-alpha2
 MUTANTS ?= 320
 FIRST ?= $(shell date +%s)000
 
@@ -81,6 +82,9 @@ $(TOOLS)/.gofumpt-v0.12.0: ; GOBIN=$(TOOLS) $(GO) install $(GOFUMPT) && touch $@
 demo: build ## the story of a lock, told on a real Cassandra
 	$(GO) build -trimpath -o bin/music-demo ./cmd/music-demo
 	./bin/music-demo
+
+accord: ## transactions of Cassandra 6 beside locks, and the tests of conditions and values, on a node of VERSION (6.0-alpha2)
+	$(GO) test -tags compat -v -timeout 30m -count=1 -run '^Test(Transaction|Values|Conditions|Histories)' ./integration -cassandra=$(VERSION)
 
 soak: ## the simulation of the lock protocol on all cores, for SOAK (10m) or SEEDS=n seeds, from seed FIRST on
 	$(GO) test ./musiccore -run '^TestSimulation$$' -count=1 -v -timeout 0 -sim.first=$(FIRST) $(if $(SEEDS),-sim.seeds=$(SEEDS),-sim.for=$(SOAK))

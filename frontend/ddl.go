@@ -63,6 +63,8 @@ func checkCritical(d catalog.DDL, marked, critical bool) *wire.Failure {
 	switch {
 	case marked && d.Counters:
 		return wire.Invalid("MUSIC_REFUSED: a table of counters cannot be critical, since counters take no timestamps: use a bigint and raise it under a lock")
+	case (marked || critical) && d.Transactional:
+		return wire.Invalid("MUSIC_REFUSED: a critical table cannot have a transactional_mode: Cassandra gives writes in it timestamps of its own, which no lock knows: leave it off")
 	case (marked || critical) && d.Grace >= 0 && d.Grace < catalog.MinGrace:
 		return wire.Invalid("MUSIC_REFUSED: a critical table needs a gc_grace_seconds of a day or more, since a late write could come back over a deletion that is forgotten sooner: set gc_grace_seconds = %d, or more", catalog.MinGrace)
 	}

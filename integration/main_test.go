@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,9 @@ import (
 
 	"music/integration/cassandra"
 )
+
+// release is the Cassandra of the node that most tests share.
+var release = flag.String("cassandra", "", "run against another release of Cassandra than the tests are made for")
 
 // startLimit is how long a first run may take, which downloads Cassandra and cqlsh.
 const startLimit = 10 * time.Minute
@@ -96,12 +100,18 @@ func newEnvironment() (*environment, error) {
 // are full before the end, and the node does little but collect garbage.
 const sharedHeap = "768m"
 
-// startNode starts a cluster of one node with little memory and a quick start.
+// startNode starts a cluster of one node with little memory and a quick start, with transactions
+// where the release has them.
 func startNode(runDir, name, address string) (*cassandra.Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
+	yaml := map[string]string{}
+	if strings.HasPrefix(*release, "6") {
+		yaml["accord"] = "{enabled: true}"
+	}
 	return cassandra.Start(ctx, cassandra.Options{
-		Dir: filepath.Join(runDir, name), RunDir: runDir, Nodes: 1, Heap: sharedHeap, FastJIT: true,
+		Yaml: yaml,
+		Dir:  filepath.Join(runDir, name), RunDir: runDir, Release: *release, Nodes: 1, Heap: sharedHeap, FastJIT: true,
 		Address: func(int) string { return address }, Log: os.Stderr,
 	})
 }

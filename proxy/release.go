@@ -32,6 +32,14 @@ func releaseTellsElements(release string) bool {
 	return n == 1 && major >= 5
 }
 
+// releaseHasTransactions reports whether tables of a release may have a transactional mode, in which
+// Cassandra executes ordinary writes as transactions.
+func releaseHasTransactions(release string) bool {
+	var major int
+	n, _ := fmt.Sscanf(release, "%d.", &major)
+	return n == 1 && major >= 6
+}
+
 // releaseServes reports whether locks can be given with a release; false if it cannot be parsed.
 func releaseServes(release string) bool {
 	var major, minor, patch int

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,9 +10,10 @@ import (
 // Locks need a release whose lightweight transactions are known to hold.
 func TestReleases(t *testing.T) {
 	for release, serves := range map[string]bool{
-		"5.0.8": true, "4.1.6": true, "4.1.11": true, "4.1.5": false, "4.0.17": false, "3.11.19": false, "5.1-alpha1": true, "6.0.0": true, "": false, "dse": false,
+		"5.0.8": true, "4.1.6": true, "4.1.11": true, "4.1.5": false, "4.0.17": false, "3.11.19": false, "5.1-alpha1": true, "6.0.0": true, "6.0-alpha2": true, "": false, "dse": false,
 	} {
 		assert.Equal(t, serves, releaseServes(release), release)
+		assert.Equal(t, strings.HasPrefix(release, "6"), releaseHasTransactions(release), release)
 	}
 }
 

@@ -101,6 +101,9 @@ func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
 		if err := r.readColumns(ctx, t); err != nil {
 			return c, err
 		}
+		if err := r.readMode(ctx, t); err != nil {
+			return c, err
+		}
 		if err := r.readHindrances(ctx, t); err != nil {
 			return c, err
 		}

@@ -14,6 +14,10 @@ type DDL struct {
 	Counters bool  // the type of a column is counter
 	Grace    int64 // gc_grace_seconds; -1 if it is not given
 	Volatile bool  // durable_writes = false
+
+	// Transactional says that Cassandra 6 executes writes as transactions: by transactional_mode, or
+	// still, by the migration from one.
+	Transactional bool
 }
 
 // ReadDDL reads the text of a CREATE or ALTER. It looks for "name = value" and "column type" among
@@ -45,6 +49,10 @@ func (d *DDL) property(text []byte, name, value rewrite.Token) {
 		d.Comment = said
 	case "gc_grace_seconds":
 		d.Grace, _ = strconv.ParseInt(said, 10, 64) // 0, which is too short, if it is not a number
+	case "transactional_mode":
+		d.Transactional = d.Transactional || !strings.EqualFold(said, "off")
+	case "transactional_migration_from":
+		d.Transactional = d.Transactional || !strings.EqualFold(said, "none")
 	case "durable_writes":
 		d.Volatile = !slices.Contains([]string{"true", "yes", "1"}, strings.ToLower(said))
 	}

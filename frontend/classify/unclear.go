@@ -7,10 +7,12 @@ import (
 
 	"music/frontend/catalog"
 	"music/frontend/wire"
+	"music/rewrite"
 )
 
-// readUnclear classifies a text that the proxy cannot parse, such as a transaction of Cassandra 6.
-// It is refused if a word in it may name a critical table or a table of the proxies.
+// readUnclear classifies a text that the proxy cannot parse. It is refused if a word in it may name a
+// table of the proxies or a critical table. A transaction of Cassandra 6 is refused only if it writes
+// a critical table.
 func (c *Classifier) readUnclear(text []byte, keyspace string) Result {
 	if c.Tables == nil {
 		return Result{Kind: Unclear}
@@ -20,6 +22,9 @@ func (c *Classifier) readUnclear(text []byte, keyspace string) Result {
 		if strings.HasPrefix(word, catalog.CompanionPrefix) || ofProxies(word) && (keyspace == "music" || slices.Contains(words, "music")) {
 			return Result{Kind: Refused, Failure: forProxiesOnly(word)}
 		}
+	}
+	if written, ok := rewrite.TransactionWrites(text); ok {
+		return c.readTransaction(written, keyspace)
 	}
 	named, first := (*catalog.Table)(nil), naming{}
 	c.Tables.Critical(func(t *catalog.Table, _ *catalog.Critical) {
@@ -32,6 +37,21 @@ func (c *Classifier) readUnclear(text []byte, keyspace string) Result {
 		return Result{Kind: Unclear}
 	}
 	return Result{Kind: Refused, Failure: wire.Invalid("MUSIC_SYNTAX: the proxy cannot parse this statement, which names %s, a critical table: correct it; nothing was done", named)}
+}
+
+// readTransaction classifies a transaction by the tables that it writes. What it writes has
+// timestamps of the transaction, which no lock can give.
+func (c *Classifier) readTransaction(written [][2]string, keyspace string) Result {
+	r := Result{Kind: Unclear}
+	for _, name := range written {
+		key := TableKey(cmp.Or(name[0], keyspace) + "\x00" + name[1])
+		r.Unlisted = cmp.Or(c.unlisted(key), r.Unlisted)
+		t := c.lookup(key)
+		if t != nil && t.Critical() != nil {
+			return Result{Kind: Refused, Failure: wire.Invalid("MUSIC_REFUSED: %s is critical, and a transaction writes with timestamps of its own, which no lock gives: nothing was done: write it USING LOCK, in a batch with IF if need be, or move what the transaction writes to a table that is not critical", t)}
+		}
+	}
+	return r
 }
 
 // ofProxies reports whether a table of keyspace music with this name is for the proxies only.

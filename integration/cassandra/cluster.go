@@ -21,13 +21,13 @@ type Cluster struct {
 	lock  fileLock // on o.Dir
 }
 
-// fetcher is Fetch.
-type fetcher func(ctx context.Context, runDir string, log io.Writer) (Distribution, error)
+// fetcher is FetchRelease.
+type fetcher func(ctx context.Context, runDir, release string, log io.Writer) (Distribution, error)
 
 // Start fetches Cassandra if need be, starts a cluster and returns when it can be used, as Wait says. What an earlier
 // cluster left in o.Dir is removed unless o.Keep. On an error nothing runs. ctx covers the start only.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	return start(ctx, o, Fetch)
+	return start(ctx, o, FetchRelease)
 }
 
 // start is Start with a source of Cassandra.
@@ -53,7 +53,7 @@ func (c *Cluster) boot(ctx context.Context, fetch fetcher) error {
 	if err := c.checkPorts(ctx); err != nil {
 		return err
 	}
-	d, err := fetch(ctx, c.o.RunDir, c.o.Log)
+	d, err := fetch(ctx, c.o.RunDir, c.o.Release, c.o.Log)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (c *Cluster) boot(ctx context.Context, fetch fetcher) error {
 		}
 	}
 	began := time.Now()
-	say(c.o.Log, "starting Cassandra %s on %s", version, c.o.Address(1))
+	say(c.o.Log, "starting Cassandra %s on %s", c.o.Release, c.o.Address(1))
 	for k := 1; k <= c.o.Nodes; k++ {
 		n := &Node{layout: layoutOf(c.o, k), from: d}
 		if err := n.write(d.Lib); err != nil {

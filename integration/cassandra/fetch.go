@@ -33,7 +33,7 @@ func Fetch(ctx context.Context, runDir string, log io.Writer) (Distribution, err
 	return FetchRelease(ctx, runDir, version, log)
 }
 
-// FetchRelease is Fetch for the jars of another release than the one that Start runs, for tests of its code.
+// FetchRelease is Fetch for another release than 5.0.8: for tests of its code, or of what it serves.
 func FetchRelease(ctx context.Context, runDir, release string, log io.Writer) (Distribution, error) {
 	home := filepath.Join(runDir, "cassandra-"+release)
 	d := Distribution{Lib: filepath.Join(home, "lib")}

@@ -27,6 +27,7 @@ type Options struct {
 	Address func(k int) string // of node k = 1, 2, …; default 127.0.1.k
 	Port    int                // of CQL, on every address; default 9042
 
+	Release string // of Cassandra; default: that of the tests, 5.0.8
 	Heap    string // of each JVM; default "256m", enough for tests
 	FastJIT bool   // halves the CPU time of a start; for tests, never for benchmarks
 
@@ -77,6 +78,7 @@ func DefaultRunDir() (string, error) {
 func (o Options) complete() (Options, error) {
 	o.Nodes = cmp.Or(o.Nodes, 1)
 	o.Port = cmp.Or(o.Port, 9042)
+	o.Release = cmp.Or(o.Release, version)
 	o.Heap = cmp.Or(o.Heap, "256m")
 	o.Access.Username, o.Access.Password = cmp.Or(o.Access.Username, "cassandra"), cmp.Or(o.Access.Password, "cassandra")
 	if o.Address == nil {

@@ -25,7 +25,7 @@ import (
 func javaOf(t *testing.T, text string) fetcher {
 	t.Helper()
 	d := Distribution{Java: script(t, text), Lib: "/jars"}
-	return func(context.Context, string, io.Writer) (Distribution, error) { return d, nil }
+	return func(context.Context, string, string, io.Writer) (Distribution, error) { return d, nil }
 }
 
 // pretend returns the options of a cluster that is none, on addresses that no real one of this package has.
@@ -120,11 +120,11 @@ func (f *fake) talk(conn net.Conn) {
 func startFakes(ctx context.Context, t *testing.T, o Options, fakes ...*fake) (*Cluster, error) {
 	t.Helper()
 	sleep := javaOf(t, "exec sleep 1000")
-	c, err := start(ctx, o, func(ctx context.Context, runDir string, log io.Writer) (Distribution, error) {
+	c, err := start(ctx, o, func(ctx context.Context, runDir, release string, log io.Writer) (Distribution, error) {
 		for i, f := range fakes { // only now: the ports have to be free at first
 			f.serve(t, net.JoinHostPort(o.Address(i+1), "9042"))
 		}
-		return sleep(ctx, runDir, log)
+		return sleep(ctx, runDir, release, log)
 	})
 	if err == nil {
 		t.Cleanup(func() { must(t, c.Close()) })
@@ -221,7 +221,7 @@ exec sleep 1000`))
 
 // Start returns which node could not be started, and why.
 func TestNodeThatCannotStart(t *testing.T) {
-	_, err := start(t.Context(), pretend(t, 1), func(context.Context, string, io.Writer) (Distribution, error) {
+	_, err := start(t.Context(), pretend(t, 1), func(context.Context, string, string, io.Writer) (Distribution, error) {
 		return Distribution{Java: "/nowhere/java", Lib: "/jars"}, nil
 	})
 	assert.ErrorContains(t, err, "start node 1: start /nowhere/java: ")
@@ -231,7 +231,7 @@ func TestNodeThatCannotStart(t *testing.T) {
 func TestFetchFailsTheStart(t *testing.T) {
 	boom := errors.New("boom")
 	o := pretend(t, 1)
-	_, err := start(t.Context(), o, func(context.Context, string, io.Writer) (Distribution, error) { return Distribution{}, boom })
+	_, err := start(t.Context(), o, func(context.Context, string, string, io.Writer) (Distribution, error) { return Distribution{}, boom })
 	assert.ErrorIs(t, err, boom)
 	assert.Equal(t, "lock", entries(t, o.Dir), "%v", err)
 }
