@@ -397,13 +397,13 @@ func TestConditionsOfOneHolderDoNotOvertake(t *testing.T) {
 func TestConditionsThatAreNotServed(t *testing.T) {
 	s := newTableFixture(t, "section_conditions", "@critical(lease=5m)")
 	s.works(s.client, "CREATE TYPE pair (f int, g text)")
-	s.works(s.client, "CREATE TABLE "+s.keyspace+".rich (k text, c int, v int, m map<text, int>, l list<int>, u pair, ve vector<float, 2>, st int static, PRIMARY KEY (k, c)) WITH comment = '@critical'")
+	s.works(s.client, "CREATE TABLE "+s.keyspace+".rich (k text, c int, v int, m map<text, int>, l list<int>, u pair, ve vector<date, 1>, st int static, PRIMARY KEY (k, c)) WITH comment = '@critical'")
 	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'b' LEASE 5m"), "HELD")
 	rich := s.grant(s.works(s.client, "LOCK "+s.keyspace+".rich WHERE k = 'b'"), "HELD")
 	for cql, prefix := range map[string]string{
-		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c = 1 IF m['a'] = 1 + 1":                                                                    "MUSIC_REFUSED",
+		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c = 1 IF m['a'] = token('x')":                                                               "MUSIC_REFUSED",
 		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c = 1 IF v = 1 AND (v) = (1)":                                                               "MUSIC_REFUSED",
-		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c = 1 IF ve = [1, 2]":                                                                       "MUSIC_REFUSED",
+		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c = 1 IF ve = ['2020-01-01']":                                                               "MUSIC_REFUSED",
 		"DELETE FROM RICH USING LOCK %d WHERE k = 'b' IF EXISTS":                                                                                           "MUSIC_REFUSED",
 		"BEGIN BATCH USING LOCK %d UPDATE RICH SET v = 1 WHERE k = 'b' AND c = 1 IF v = null; DELETE FROM RICH WHERE k = 'b' AND (c) = (2) APPLY BATCH":    "MUSIC_REFUSED",
 		"UPDATE RICH USING LOCK %d SET v = 1 WHERE k = 'b' AND c IN (1, 2) IF v = 1":                                                                       "IN on the clustering key columns is not supported with conditional updates",
