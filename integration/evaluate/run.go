@@ -15,6 +15,7 @@ import (
 
 	"music/integration/evaluate/experiment"
 	"music/integration/evaluate/ours"
+	"music/integration/evaluate/safety"
 )
 
 // stage is a world, and the experiments that are made in it.
@@ -44,7 +45,7 @@ func (s *settings) run(ctx context.Context) error {
 		return err
 	}
 	if s.pages {
-		return e.write()
+		return errors.Join(safety.Rewrite(s.out), e.write())
 	}
 	var faults []error
 	for _, p := range parts() {

@@ -49,7 +49,13 @@ class Curator extends Sections {
     }
 
     private void check() throws Lost {
-      if (heed && breaks.get() != before) throw new Lost("the connection was suspended or lost");
+      if (!heed || breaks.get() == before) return;
+      try {
+        mutex.release();
+      } catch (Exception e) {
+        // its node is gone, or goes with the session
+      }
+      throw new Lost("the connection was suspended or lost");
     }
 
     @Override

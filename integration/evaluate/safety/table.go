@@ -220,6 +220,15 @@ func story(ops []judge.Op, violations []judge.Violation) string {
 	return b.String()
 }
 
+// Rewrite writes the page anew, if there is a table.
+func Rewrite(out string) error {
+	t, err := load(out)
+	if err != nil || len(t.Cells) == 0 {
+		return err
+	}
+	return t.save(out)
+}
+
 // load reads the table that an earlier run has left.
 func load(out string) (t table, err error) {
 	text, err := os.ReadFile(filepath.Join(out, "safety.json"))
