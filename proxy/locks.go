@@ -23,6 +23,7 @@ type locks struct {
 	shards  [shardCount]*shard
 	seed    maphash.Seed
 	metrics *lockMetrics
+	tables  *criticalTables
 	lastOp  atomic.Uint64
 	peers   *peer.Client
 	living  func(context.Context) (map[musiccore.SessionID]string, error) // returns the living sessions of other proxies, with their addresses
@@ -33,7 +34,7 @@ type locks struct {
 // when ctx ends.
 func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options, d lockDeps) *locks {
 	l := &locks{
-		seed: maphash.MakeSeed(), metrics: d.metrics, peers: d.peers, living: d.living,
+		seed: maphash.MakeSeed(), metrics: d.metrics, tables: d.tables, peers: d.peers, living: d.living,
 		scope: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 	}
 	failures := d.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: 10 * time.Second})
@@ -55,6 +56,7 @@ func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options,
 // lockDeps are the dependencies of locks.
 type lockDeps struct {
 	clock  *clock
+	tables *criticalTables
 	do     func(context.Context, musiccore.Command) musiccore.Result
 	peers  *peer.Client
 	living func(context.Context) (map[musiccore.SessionID]string, error)
@@ -117,10 +119,20 @@ func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.A
 	if q.Ref != 0 {
 		return l.lockAfter(k, q, done)
 	}
+	if q.Once == musiccore.BlindPut && l.isFar(k) {
+		q.Once = 0
+	}
 	if a, gone = l.lock(k, q, true, done); gone == nil {
 		l.metrics.answeredAtOnce(k, a)
 	}
 	return a, gone
+}
+
+// isFar reports whether the replicas of a key's lock row are in several data centres. There the check
+// of a put that reads nothing costs its client more than a Release, which comes behind the answer.
+func (l *locks) isFar(k musiccore.Key) bool {
+	t := l.tables.table(k.Table)
+	return t != nil && t.near
 }
 
 // lockAfter is Lock with a given reference, which may be another proxy's.

@@ -45,6 +45,8 @@ func (c *cluster) do(_ context.Context, command musiccore.Command) musiccore.Res
 			return musiccore.Result{Status: musiccore.StatusRefused}
 		}
 		c.rows[command.Key] = &next
+	case musiccore.ReadStamps:
+		return musiccore.Result{Status: musiccore.StatusDone, Empty: true}
 	case musiccore.ReadBeat:
 		return musiccore.Result{Status: musiccore.StatusDone, Beat: c.said[gocql.UUID(a.Session)].beat}
 	}
@@ -66,6 +68,13 @@ func (c *cluster) say(id musiccore.SessionID, beat int64, address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.said[gocql.UUID(id)] = seenSession{beat: beat, addr: address, spoken: peer.Version}
+}
+
+// row returns the lock row of a key.
+func (c *cluster) row(k musiccore.Key) *musiccore.Row {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rows[k]
 }
 
 // rowReads is how often the lock row of a key was read.
@@ -149,7 +158,7 @@ func startStation(t testing.TB, c *cluster, change ...func(*musiccore.Options)) 
 	registry := prometheus.NewRegistry()
 	s.registry, s.audited, s.tables = registry, &jsonLog{}, newCriticalTables()
 	s.locks = newLocks(ctx, self, options, lockDeps{
-		clock: clocks, do: c.do, living: s.life.living, log: zerolog.Nop(),
+		clock: clocks, tables: s.tables, do: c.do, living: s.life.living, log: zerolog.Nop(),
 		peers:   peer.NewClient(peer.Channel{Wait: options.Wait, OpTimeout: options.OpTimeout}, &s.life.others, zerolog.Nop(), registry),
 		reports: reports{newAudit(zerolog.New(s.audited), "all", "here", s.tables), newLockMetrics(registry, s.tables, []config.TableName{{Keyspace: "bank", Table: "accounts"}})},
 	})
