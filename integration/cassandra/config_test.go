@@ -31,7 +31,7 @@ func parsed(t *testing.T, l layout) map[string]any {
 
 // Addresses, ports, token and what our tests rely on stand in a node's cassandra.yaml.
 func TestYamlOfANode(t *testing.T) {
-	m := parsed(t, nodeOf(t, Options{Dir: "d", Nodes: 3, Port: 9142}, 2))
+	m := parsed(t, nodeOf(t, Options{Dir: "d", Nodes: 3, Network: Network{Port: 9142}}, 2))
 	for key, want := range map[string]any{
 		"listen_address": "127.0.1.2", "rpc_address": "127.0.1.2", "native_transport_port": 9142, "storage_port": 7000,
 		"initial_token": "-3074457345618258603", // a string: Cassandra refuses the number

@@ -25,7 +25,7 @@ type Options struct {
 	Nodes  int    // 1 (default) to 9
 
 	Address func(k int) string // of node k = 1, 2, …; default 127.0.1.k
-	Port    int                // of CQL, on every address; default 9042
+	Network
 
 	Release string // of Cassandra; default: that of the tests, 5.0.8
 	Heap    string // of each JVM; default "256m", enough for tests
@@ -37,11 +37,15 @@ type Options struct {
 	Keep       bool              // start with the storage that an earlier cluster left in Dir
 	Faults     bool              // Node.Fault works: messages between nodes and the nodes' clocks can be tampered with
 
-	Namespace func(k int) string // network namespace that node k lives in; its Address must be reachable from here. Default: none
-
 	Access Access // for the waits, and nodetool
 
 	Log io.Writer // a line for whatever takes long; default: none
+}
+
+// Network says where the addresses are.
+type Network struct {
+	Port      int                // of CQL, on every address; default 9042
+	Namespace func(k int) string // network namespace that node k lives in; its Address must be reachable from here. Default: none
 }
 
 // Durable adds to a yaml, and returns it, what makes a node that is killed forget nothing: each write is synced.

@@ -75,7 +75,7 @@ func build(t *testing.T, o plan) *world {
 	w.nodes, err = cassandra.Start(t.Context(), cassandra.Options{
 		Dir: filepath.Join(w.dir, "nodes"), Nodes: sites, MultiDC: true, FastJIT: o.fastJIT, Faults: o.faults, Log: t.Output(),
 		Address:   func(k int) string { return w.network.Address(k, 1) },
-		Namespace: func(k int) string { return w.network.Namespace(k) },
+		Network: cassandra.Network{Namespace: w.network.Namespace},
 		Yaml:      yaml,
 	})
 	must(t, err)

@@ -72,7 +72,7 @@ func (w *world) start(ctx context.Context) (err error) {
 	}
 	w.nodes, err = cassandra.Start(ctx, cassandra.Options{
 		Dir: filepath.Join(w.dir, "nodes"), Nodes: sites, FastJIT: true, Faults: true, Log: w.log,
-		Address: func(k int) string { return w.network.Address(k, 1) }, Namespace: w.network.Namespace,
+		Address: func(k int) string { return w.network.Address(k, 1) }, Network: cassandra.Network{Namespace: w.network.Namespace},
 		Yaml: cassandra.Durable(map[string]string{"write_request_timeout": "1500ms", "cas_contention_timeout": "2s"}),
 	})
 	if err != nil {
