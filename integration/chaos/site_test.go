@@ -74,9 +74,9 @@ func build(t *testing.T, o plan) *world {
 	t.Cleanup(func() { must(t, w.network.Close()) })
 	w.nodes, err = cassandra.Start(t.Context(), cassandra.Options{
 		Dir: filepath.Join(w.dir, "nodes"), Nodes: sites, MultiDC: true, FastJIT: o.fastJIT, Faults: o.faults, Log: t.Output(),
-		Address:   func(k int) string { return w.network.Address(k, 1) },
+		Address: func(k int) string { return w.network.Address(k, 1) },
 		Network: cassandra.Network{Namespace: w.network.Namespace},
-		Yaml:      yaml,
+		Yaml:    yaml,
 	})
 	must(t, err)
 	t.Cleanup(func() { must(t, w.nodes.Close()) })
