@@ -24,7 +24,7 @@ func (s *sim) orphans() {
 			continue
 		}
 		for r := row.Head; r <= row.Guard; r++ {
-			id, ok := row.Session(r)
+			id, ok := row.ownerOf(r)
 			if !ok {
 				s.fail("I11: reference %d is in no block: %s", r, brief(row))
 				return
