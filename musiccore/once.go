@@ -73,15 +73,16 @@ func (k *key) onceEnqueued(l *lwt, b Block) {
 // holdsForOnce reports whether the unnumbered entries wait for a lock of one statement here: their
 // Enqueue would end its term, and the fate of its put would be unknown.
 func (k *key) holdsForOnce(now Now) bool {
-	waits := k.queue.once.entry != nil || k.term.released() || now.Boot < k.queue.enqueueAt
+	rival := now.Boot < k.queue.enqueueAt && k.view.row.Empty()
+	waits := rival || k.queue.once.entry != nil || k.term.released()
 	return waits && !k.queue.anyoneMustBeNumbered(now)
 }
 
 // waitForRival has the next Enqueue wait after another proxy has made the lock row first: if that was
-// for one statement, the statement is under way, and an Enqueue would leave its fate unknown. It
-// takes about as long as the LWT that was refused.
+// for one statement, the statement is under way, and an Enqueue would leave its fate unknown. A
+// refusal takes two rounds, one LWT, put and check of the other proxy about twice as many.
 func (k *key) waitForRival() {
-	k.queue.enqueueAt = k.c.now + min(k.c.now-k.lwt.firstSent, rivalWait)
+	k.queue.enqueueAt = k.c.now + min(2*(k.c.now-k.lwt.firstSent), rivalWait)
 }
 
 // enterOnce opens the term of a lock for one statement as soon as the stamps of the key are known.
