@@ -12,6 +12,9 @@ VERSION ?= 6.0-alpha2
 MUTANTS ?= 320
 FIRST ?= $(shell date +%s)000
 
+# Lists the packages with properties that are tested by drawn values: the same ones in each run, new ones by make fuzz.
+DRAWN = $(GO) list -f '{{range .TestImports}}{{if eq . "pgregory.net/rapid"}}{{$$.ImportPath}}{{end}}{{end}}' ./...
+
 # Tools are kept in the checkout, at these versions.
 TOOLS := $(CURDIR)/.run/bin
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -24,7 +27,9 @@ build: ## build bin/music, static
 test: ## everything that CI runs: vet, unit tests and the whole against real Cassandra, all with -race
 	$(GO) vet ./...
 	for module in integration/bench integration/evaluate integration/apps/shop/go clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
-	$(GO) test -race -timeout 25m $$($(GO) list ./... | grep -v -e '^music/integration' -e '^music/model' -e '^music/cmd/music-demo')
+	drawn=$$($(DRAWN)); \
+	$(GO) test -race -timeout 25m $$($(GO) list ./... | grep -v -e '^music/integration' -e '^music/model' -e '^music/cmd/music-demo' | grep -vxF "$$drawn"); \
+	$(GO) test -race -timeout 25m $$drawn -rapid.seed=1
 	$(GO) test -run '^TestSimulation$$' ./musiccore -sim.seeds=20000
 	$(GO) test -run 'TakeNoMemory$$|AllocatesLittle$$' ./frontend
 	$(GO) test -v -timeout 15m ./model | grep -v -e '^=== ' -e '^  *--- PASS'
@@ -115,7 +120,7 @@ evaluate: ## the systems of the evaluation beside each other, into docs/evaluati
 model: ## the models of the lock protocol at large scope, 4 GB a search and up to 20 minutes for the vast ones; RECORD=1 writes the results to docs/model.md
 	$(GO) test -v -count=1 -timeout 0 ./model -large $(if $(RECORD),-record) | grep -v -e '^=== ' -e '^  *--- PASS'
 
-fuzz: ## each fuzz target for FUZZTIME (10s), and a million statements of a new seed for each of Cassandra's parsers
+fuzz: ## each fuzz target for FUZZTIME (10s), a million statements of a new seed for each of Cassandra's parsers, and 2,000 new values for each property
 	@found=$$(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' --exclude-dir='.*' * || true); \
 	while IFS=: read -r file func; do \
 		[ -n "$$file" ] || continue; \
@@ -123,6 +128,7 @@ fuzz: ## each fuzz target for FUZZTIME (10s), and a million statements of a new 
 		$(GO) test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
 	done <<< "$$found"
 	$(GO) test -count=1 ./integration/parser -run TestRewriteReadsWhatCassandraReads -seed 0 -texts 1000000
+	$(GO) test -count=1 -short -timeout 1h $$($(DRAWN)) -rapid.seed=$(FIRST) -rapid.checks=2000
 
 bench: ## what the proxy costs beside a bare relay, and locks beside plain writes on a real Cassandra, in one run of 9 minutes; report and plots in .run, BENCH="-against .run/old.json" compares, "-help" tells more
 	@mkdir -p .run

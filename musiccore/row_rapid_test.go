@@ -372,18 +372,21 @@ func TestSoundTellsLegalFromSpoilt(t *testing.T) {
 	})
 }
 
-// sound checks the INSERT that makes a row.
+// sound checks the INSERT that makes a row, also one whose only reference is released.
 func TestSoundOfANewRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := Enqueue(nil, Block{N: int32(rapid.IntRange(1, 9).Draw(t, "n")), Session: session(1)}, 0, Stamp(rapid.Int64Range(-5, 1<<52).Draw(t, "clk")))
-		if !s.sound(nil) {
-			require.Fail(t, "not sound", "%+v", s)
+		b := Block{N: int32(rapid.IntRange(1, 9).Draw(t, "n")), Session: session(1)}
+		clk := Stamp(rapid.Int64Range(-5, 1<<52).Draw(t, "clk"))
+		s := Enqueue(nil, b, 0, clk)
+		if released := EnqueueReleased(b, clk); !s.sound(nil) || released.sound(nil) != (b.N == 1) {
+			require.Fail(t, "not sound", "%+v, %+v", s, released)
 		}
 		by := LockRef(rapid.Int64Range(0, 1<<40).Draw(t, "by"))
 		for i, spoil := range []func(*Swap){
 			func(s *Swap) { s.If.What = IfGuard },
 			func(s *Swap) { s.If.What = IfEpoch },
-			func(s *Swap) { s.Set.Row.Head = 2 + by },
+			func(s *Swap) { s.Set.Row.Head, s.Set.Row.Dirty = 2+by, false },
+			func(s *Swap) { s.Set.Row.Head = 3 + by },
 			func(s *Swap) { s.Set.Row.Guard = -by },
 			func(s *Swap) { s.Set.Row.Epoch = -Stamp(by) },
 		} {

@@ -153,8 +153,12 @@ func (s Swap) onto(r Row) Row {
 func (s Swap) sound(from *Row) bool {
 	to := s.Set.Row
 	if from == nil {
-		begins := len(to.Queue) == 1 && to.Guard == to.newestBlock().Last() && (to.Head == to.newestBlock().First || to.Empty() && to.Dirty)
-		return s.If.What == IfAbsent && begins && to.Head >= 1 && to.Guard >= to.Head-1 && to.Epoch > 0
+		if len(to.Queue) != 1 {
+			return false
+		}
+		b := to.newestBlock()
+		begins := to.Head == b.First || (b.N == 1 && to.Empty() && to.Dirty)
+		return s.If.What == IfAbsent && begins && to.Guard == b.Last() && b.First >= 1 && to.Guard >= b.First && to.Epoch > 0
 	}
 	ok := s.Set.Q || s.Set.T
 	if s.Set.Q {
