@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,7 +98,7 @@ func (r conditionGenerator) value(column []string) string {
 	case literal == "null" || r.IntN(5) > 0:
 	case column[0] == "a" && literal != "2147483647":
 		evaluated = "3 + (" + literal + " - 3)"
-	case strings.Contains("a b v", column[0]) && (len(literal) < 4 || column[0] == "a"):
+	case slices.Contains([]string{"a", "b", "v"}, column[0]) && (len(literal) < 4 || column[0] == "a"):
 		evaluated = "abs((" + map[string]string{"a": "int", "b": "bigint", "v": "varint"}[column[0]] + ") " + strings.TrimPrefix(literal, "-") + ")"
 	case column[0] == "t":
 		evaluated = literal + " + blobAsText(0x)"

@@ -104,7 +104,8 @@ func conditionFrames() []attempt {
 		{"IF and a plain table", "MUSIC_REFUSED", []string{held + "100", plainRow}},
 		{"IF and another critical table", "MUSIC_REFUSED " + lost, []string{held + "100", strings.Replace(heldRow, "accounts", "vault", 1)}},
 		{"IF and a read", "MUSIC_REFUSED", []string{held + "100", "SELECT * FROM $KS.accounts WHERE branch = 'zurich' USING LOCK $HELD"}},
-		{"IF a function", "MUSIC_REFUSED INVALID", []string{held + "blobasbigint(0x01)"}}, {"IF a token", "MUSIC_REFUSED", []string{held + "token('zurich')"}},
+		{"IF a function", "MUSIC_REFUSED INVALID", []string{held + "blobasbigint(0x01)"}},
+		{"IF a token", "MUSIC_REFUSED", []string{held + "token('zurich')"}},
 		{"IF EXISTS and not", "INVALID", []string{
 			"DELETE FROM $KS.accounts USING LOCK $HELD WHERE branch = 'zurich' AND id = 'x' IF EXISTS", "INSERT INTO $KS.accounts (branch, id) VALUES ('zurich', 'x') IF NOT EXISTS USING LOCK $HELD",
 		}},

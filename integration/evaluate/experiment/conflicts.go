@@ -18,8 +18,11 @@ func conflicts() Experiment {
 		Name: "conflicts", Title: "two workers process batches of which a share is the same (ScyllaDB post)", Systems: systems,
 		Profiles: []string{"IUs"}, Paxos: []string{"v2"},
 		Metrics: []Metric{
-			{"no conflict", "s"}, {"half", "s"}, {"all", "s"},
-			{"slowdown, half", "share of the time without conflict"}, {"slowdown, all", "share of the time without conflict"},
+			{"no conflict", "s"},
+			{"half", "s"},
+			{"all", "s"},
+			{"slowdown, half", "share of the time without conflict"},
+			{"slowdown, all", "share of the time without conflict"},
 		},
 		Claims: []Claim{
 			{Of: Ours, To: Heartbeat, Metric: "slowdown, half", Paper: "its plot", Most: 0.5, Why: sameNap},
@@ -29,7 +32,7 @@ func conflicts() Experiment {
 		},
 		Run: func(ctx context.Context, r *Run) error {
 			r.Notes = append(r.Notes, fmt.Sprintf("A worker at each of the two nearest sites tries to lock each key of its batch, puts under those that it has got, leaves them, and goes on with "+
-				"the rest; only where it has got none it sleeps, for at most %v. What is told is the slower of the two. The post's plot has no numbers on its axes that could be read.", nap))
+				"the rest; only where it has got none it sleeps, for at most %v. What is told is the slower of the two. The post's text gives no numbers, and its plot was not at hand.", nap))
 			var turns []turn
 			for _, size := range []int{1, 10, 30, 100} {
 				if !r.Full && size != 1 && size != 10 {

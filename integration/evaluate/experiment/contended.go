@@ -20,7 +20,9 @@ func contended() Experiment {
 			{"lost", "share of the tries"},
 		},
 		Claims: []Claim{
-			{Of: Ours, To: MUSIC, Metric: "sections"}, {Of: Ours, To: Racing, Metric: "sections"}, {Of: Ours, To: ZooKeeper, Metric: "sections"},
+			{Of: Ours, To: MUSIC, Metric: "sections"},
+			{Of: Ours, To: Racing, Metric: "sections"},
+			{Of: Ours, To: ZooKeeper, Metric: "sections"},
 			{Of: Ours, Metric: "least share", Least: 0.8},
 		},
 		Run: func(ctx context.Context, r *Run) error {

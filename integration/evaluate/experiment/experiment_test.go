@@ -157,8 +157,11 @@ func TestRatios(t *testing.T) {
 // its value.
 func TestReasons(t *testing.T) {
 	f := &Figure{Claims: []Claim{
-		{Of: "a", To: "b", Metric: "m", Most: 1, Floor: [2]string{"c", "d"}}, {Of: "a", To: "b", Metric: "m", Most: 1, Floor: [2]string{"c"}},
-		{Of: "a", Metric: "m", Least: 9, Why: "as it is"}, {Of: "a", Metric: "m", Most: 9, Why: "as it is"}, {Of: "a", To: "b", Metric: "m", Most: 1, Floor: [2]string{"absent"}},
+		{Of: "a", To: "b", Metric: "m", Most: 1, Floor: [2]string{"c", "d"}},
+		{Of: "a", To: "b", Metric: "m", Most: 1, Floor: [2]string{"c"}},
+		{Of: "a", Metric: "m", Least: 9, Why: "as it is"},
+		{Of: "a", Metric: "m", Most: 9, Why: "as it is"},
+		{Of: "a", To: "b", Metric: "m", Most: 1, Floor: [2]string{"absent"}},
 	}}
 	for system, v := range map[string]float64{"a": 8, "b": 2, "c": 3, "d": 1} {
 		f.add(system, "", map[string]float64{"m": v})

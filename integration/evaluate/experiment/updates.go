@@ -20,7 +20,7 @@ func updates() Experiment {
 		},
 		Run: func(ctx context.Context, r *Run) error {
 			r.Notes = append(r.Notes, "One client at the first site, as in the paper. A transaction for each update is here two LWTs, a check of the lock row in each: "+
-				"no release of Cassandra 6, whose BEGIN TRANSACTION would be nearer to CockroachDB's, could be had from Maven Central.")
+				"BEGIN TRANSACTION of Cassandra 6, which would be nearer to CockroachDB's, was not measured.")
 			var turns []turn
 			for _, b := range []batch{
 				{"1 update", 1, 10, false},
