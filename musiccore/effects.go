@@ -154,7 +154,7 @@ type Ticket struct {
 	Ref   LockRef
 	Epoch Stamp
 	Stamp Stamp // of a Put
-	Fence Stamp `json:"-"` // of a FencedPut; else 0
+	Fence Stamp `json:",omitzero"` // of a FencedPut; else 0
 	Kind  Kind
 	Left  time.Duration // the rest of the client lease when the operation came
 	Lease time.Duration // the client lease, which the operation has renewed
@@ -242,7 +242,7 @@ type Grant struct {
 	Holder    string        // name of the holder, where this proxy knows it
 	Lease     time.Duration // left
 	OwnerDied bool          // the holder before did not release the lock
-	Empty     bool          `json:"-"` // of a lock for one statement: the key has no row, and a FencedPut may come first
+	Empty     bool          `json:",omitzero"` // of a lock for one statement: the key has no row, and a FencedPut may come first
 }
 
 // Client says who sent a LOCK, as the caller knows it; the Core only passes it on in Notes.
