@@ -62,7 +62,7 @@ func TestSelectForUpdateThroughEveryDriver(t *testing.T) {
 			s.works(other, "UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK "+s.refs["b"])
 
 			rows := s.shown(s.works(c, "SELECT id, balance FROM ACCOUNTS WHERE branch = ? AND id > ? ORDER BY id DESC LIMIT 3 FOR UPDATE WAIT 1s LEASE 60s", "b", "i0"))
-			assert.Equal(t, []string{"true 3 held i4 4", "true 3 held i3 3", "true 3 held i2 2"}, rows)
+			assert.Regexp(t, `^true \d+ held i4 4,true \d+ held i3 3,true \d+ held i2 2$`, strings.Join(rows, ","), "numbers that the proxy kept meanwhile are passed over")
 			s.works(c, "UPDATE ACCOUNTS USING LOCK "+s.refs["b"]+" SET balance = 9 WHERE branch = 'b' AND id = 'i4'")
 			s.works(c, "UNLOCK ACCOUNTS WHERE branch = 'b' USING LOCK "+s.refs["b"])
 
