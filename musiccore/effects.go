@@ -88,10 +88,11 @@ type Apply struct {
 type Synch struct{ Fence Stamp }
 
 // ReadStamps reads a key at QUORUM and returns the highest WRITETIME of its cells as Stamp, 0 if
-// there are none, and whether it is Empty. It ends with StatusDone, StatusUnknown, or, if the key is so large that a Synch
-// costs little more, StatusTooLarge. The caller must know the columns as of a time after closed was
-// raised to Closed; the time now is Clk. Early means that the lock is not granted yet: if the table
-// still takes plain writes, the read is too early and ends with StatusUnknown.
+// there are none, and whether it is Empty. It ends with StatusDone, StatusUnknown, or, if the key is
+// so large that a Synch costs little more, StatusTooLarge. The caller must know the columns as of a
+// time after closed was raised to Closed; the time now is Clk. Early means that the lock is not
+// granted yet: if the table still takes plain writes, the read is too early and ends with
+// StatusUnknown.
 type ReadStamps struct {
 	Closed, Clk Stamp
 	Early       bool

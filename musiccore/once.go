@@ -44,9 +44,8 @@ func EnqueueReleased(b Block, clk Stamp) Swap {
 // mayBeOnce reports whether the Enqueue of these entries, on a key without a lock row, may release
 // the reference at once.
 func (k *key) mayBeOnce(now Now, entries []*entry, b Block) bool {
-	if f := k.c.tables[k.id.Table]; f.notOnce > 0 && entries[0].once != 0 {
-		f.notOnce--
-		k.c.tables[k.id.Table] = f
+	if k.c.tables[k.id.Table].notOnce > 0 && entries[0].once != 0 {
+		k.learn(func(f *tableFacts) { f.notOnce-- })
 		return false
 	}
 	return len(entries) == 1 && b.N == 1 && !b.Retained && entries[0].once != 0 && now.Clk >= k.firstEpoch()
@@ -112,18 +111,11 @@ func (k *key) servesOnce(now Now, o once) bool {
 	waits := slices.Index(k.queue.unnumbered, e) == 0 && e.wait.op != 0
 	fits := s.empty || e.once == BlindPut && s.top < o.epoch+2
 	if s.done && !fits {
-		k.noteNotOnce()
+		k.learn(func(f *tableFacts) { f.notOnce = notOnceFor })
 	}
 	return waits && k.term == nil && k.lwt == nil && k.view.row.Epoch == o.epoch+onceWindow &&
 		s.epoch == o.epoch && s.done && fits && o.epoch >= k.firstEpoch() &&
 		now.Clk != 0 && !k.c.draining && k.c.self.Valid(now)
-}
-
-// noteNotOnce has the next new keys of the table locked in the ordinary way.
-func (k *key) noteNotOnce() {
-	f := k.c.tables[k.id.Table]
-	f.notOnce = notOnceFor
-	k.c.tables[k.id.Table] = f
 }
 
 // released reports whether the term is of a reference that was released when it was enqueued.
@@ -197,14 +189,11 @@ func (k *key) presumeAbsent() {
 
 // noteNewKey remembers whether a key of the table had no lock row when it was locked first here.
 func (k *key) noteNewKey(isNew bool) {
-	f := k.c.tables[k.id.Table]
-	switch {
-	case !isNew && f.newKeys > 0:
-		f.newKeys = 0
-	case isNew && f.newKeys < newKeysInRow:
-		f.newKeys++
-	default:
-		return
-	}
-	k.c.tables[k.id.Table] = f
+	k.learn(func(f *tableFacts) {
+		if !isNew {
+			f.newKeys = 0
+		} else if f.newKeys < newKeysInRow {
+			f.newKeys++
+		}
+	})
 }

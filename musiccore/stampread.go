@@ -32,9 +32,9 @@ func (k *key) startStampRead(now Now) {
 }
 
 // readStampsEarly sends the read together with the Enqueue that is to make the lock row, if that is
-// needed, or likely to be useful: at the table's last new key here, the first operation was a put that reads
-// nothing. If the Enqueue is applied, no put of any proxy is older, and plain writes ended before
-// this session knew closed, so the read shows as much as one after it.
+// needed, or likely to be useful: at the table's last new key here, the first operation was a put
+// that reads nothing. If the Enqueue is applied, no put of any proxy is older, and plain writes ended
+// before this session knew closed, so the read shows as much as one after it.
 func (k *key) readStampsEarly(now Now, needed bool) {
 	if needed || k.c.tables[k.id.Table].putsFirst {
 		k.startStampRead(now)
@@ -43,11 +43,7 @@ func (k *key) readStampsEarly(now Now, needed bool) {
 
 // notePutsFirst remembers which kind of operation came first at a new key of the table.
 func (k *key) notePutsFirst(puts bool) {
-	f := k.c.tables[k.id.Table]
-	if f.putsFirst != puts {
-		f.putsFirst = puts
-		k.c.tables[k.id.Table] = f
-	}
+	k.learn(func(f *tableFacts) { f.putsFirst = puts })
 }
 
 // noteNothingPut records that the first term of a key ends, or synchronises, without a put before.

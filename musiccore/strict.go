@@ -32,10 +32,14 @@ func (k *key) answerChecks(id CommandID, r *Row) {
 	if t == nil || len(t.ops.checks) == 0 {
 		return
 	}
+	if t.released() && !k.view.read.serial {
+		k.view.read.next = 0 // only a read at SERIAL decides
+		return
+	}
 	left := t.ops.checks[:0]
 	for _, c := range t.ops.checks {
 		switch {
-		case c.after >= id || r == nil || r.Epoch < c.epoch, t.released() && !k.view.read.serial:
+		case c.after >= id || r == nil || r.Epoch < c.epoch:
 			left = append(left, c)
 		case k.term.owns(r, k.lwt) && !t.broken:
 			k.answerCheck(c, VerdictTell)
@@ -43,7 +47,7 @@ func (k *key) answerChecks(id CommandID, r *Row) {
 			k.answerCheck(c, k.lostVerdict())
 		}
 	}
-	if t.ops.checks = left; len(left) > 0 && (left[len(left)-1].after >= id || t.released() && !k.view.read.serial) {
+	if t.ops.checks = left; len(left) > 0 && left[len(left)-1].after >= id {
 		k.view.read.next = 0 // the check came while the read was under way
 	}
 }

@@ -179,9 +179,16 @@ func (c *Core) setFacts(now Now, table [16]byte, set func(*tableFacts)) Effects 
 	return c.takeEffects()
 }
 
+// learn changes what is remembered of a table's keys for the next ones.
+func (k *key) learn(set func(*tableFacts)) {
+	f := k.c.tables[k.id.Table]
+	set(&f)
+	k.c.tables[k.id.Table] = f
+}
+
 // isChecked reports whether operations of the term that is here are checked against the lock row:
-// the table is strict, or anybody may begin the next term. A
-// term that began while others could end it remains so.
+// the table is strict, or anybody may begin the next term. A term that began while others could end
+// it remains so.
 func (k *key) isChecked() bool {
 	return k.table.strict || k.term.released() || !k.table.known(k.c.self.id) || (k.term != nil && k.term.window.epoch < k.table.strictBelow)
 }

@@ -27,17 +27,21 @@ func checkRelease(ctx context.Context, s *gocql.Session) (release string, err er
 // a collection, or the fields of a UDT, that is not frozen. 4.1 cannot, so these cannot be written
 // back (docs/protocol.md 6, C11).
 func releaseTellsElements(release string) bool {
-	var major int
-	n, _ := fmt.Sscanf(release, "%d.", &major)
-	return n == 1 && major >= 5
+	return majorOf(release) >= 5
 }
 
 // releaseHasTransactions reports whether tables of a release may have a transactional mode, in which
 // Cassandra executes ordinary writes as transactions.
 func releaseHasTransactions(release string) bool {
-	var major int
-	n, _ := fmt.Sscanf(release, "%d.", &major)
-	return n == 1 && major >= 6
+	return majorOf(release) >= 6
+}
+
+// majorOf returns the first number of a release; 0 if it cannot be parsed.
+func majorOf(release string) (major int) {
+	if n, _ := fmt.Sscanf(release, "%d.", &major); n != 1 {
+		return 0
+	}
+	return major
 }
 
 // releaseServes reports whether locks can be given with a release; false if it cannot be parsed.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"music/frontend/catalog"
 	"music/rewrite"
 )
 
@@ -53,11 +52,8 @@ func (s *Statement) evaluated() (all []evaluatedTerm) {
 	if !s.IsWrite() || s.elsewhere {
 		return nil
 	}
-	needed := func(name string) bool {
-		return slices.ContainsFunc(s.Critical.Key, func(c catalog.Column) bool { return c.Name == name }) || s.Parsed.Conditional && slices.Contains(s.Critical.Primary, name)
-	}
 	for _, r := range s.Parsed.Where {
-		if r.Op == rewrite.OpEq && r.Value.Kind == rewrite.TermOther && needed(s.name(r.Column)) {
+		if r.Op == rewrite.OpEq && r.Value.Kind == rewrite.TermOther && s.needsColumn(s.name(r.Column)) {
 			all = append(all, evaluatedTerm{r.Column, r.Value})
 		}
 	}

@@ -26,8 +26,7 @@ func ReadColumns(ctx context.Context, in Cluster, k Target) (*Columns, error) {
 var ErrSeveralPages = errors.New("key has several pages")
 
 // Highest reads a key at QUORUM and returns the highest stamp of its cells, 0 if it has none, and
-// whether it has no row. It
-// returns ErrSeveralPages if the key does not fit one short page.
+// whether it has no row. It returns ErrSeveralPages if the key does not fit one short page.
 func (c *Columns) Highest(ctx context.Context, in Cluster, k Target) (top musiccore.Stamp, empty bool, err error) {
 	p := partition{Cluster: in, table: c.table}
 	if p.pk, err = p.table.key(k.PK); err != nil {
