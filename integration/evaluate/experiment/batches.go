@@ -26,11 +26,7 @@ func batches(name, title, overZooKeeper, overMSCP string, points []batch) Experi
 				if b.long && !r.Full {
 					continue
 				}
-				for _, s := range []string{MUSIC, MSCP, ZooKeeper, Etcd, Ours} {
-					if r.has(s) {
-						turns = append(turns, turn{s, b.name, r.batchTurn(s, b, puts(b.puts, b.size))})
-					}
-				}
+				turns = append(turns, r.turnsAt(b.name, []string{MUSIC, MSCP, ZooKeeper, Etcd, Ours}, func(s string) turnFunc { return r.batchTurn(s, b, puts(b.puts, b.size)) })...)
 				if r.has(Ours) {
 					turns = append(turns, turn{pipelined, b.name, r.batchTurn(Ours, b, pipeline(b.puts, b.size))})
 				}
@@ -51,7 +47,7 @@ type batch struct {
 }
 
 // batchTurn is a section or more of each client, of so many puts.
-func (r *Run) batchTurn(system string, b batch, body func(context.Context, Worker, section.Held) error) func(context.Context, string) (map[string]float64, error) {
+func (r *Run) batchTurn(system string, b batch, body func(context.Context, Worker, section.Held) error) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		const clients = 4
 		o := r.fleets[system].Run(ctx, Load{Workers: min(clients, r.Workers), Span: r.Span, Key: fresh(name), Body: body})

@@ -38,11 +38,7 @@ func conflicts() Experiment {
 				if !r.Full && size != 1 && size != 10 {
 					continue
 				}
-				for _, s := range systems {
-					if r.has(s) {
-						turns = append(turns, turn{s, fmt.Sprintf("batches of %d", size), r.conflictsTurn(s, size)})
-					}
-				}
+				turns = append(turns, r.turnsAt(fmt.Sprintf("batches of %d", size), systems, func(s string) turnFunc { return r.conflictsTurn(s, size) })...)
 			}
 			return r.takeTurns(ctx, turns)
 		},
@@ -56,7 +52,7 @@ const nap = time.Second
 const sameNap = "both sleep for as long between two tries, which is the larger share for the one whose batch takes less time without conflict"
 
 // conflictsTurn measures batches with each share.
-func (r *Run) conflictsTurn(system string, size int) func(context.Context, string) (map[string]float64, error) {
+func (r *Run) conflictsTurn(system string, size int) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		var took [3]float64
 		for i, common := range []int{0, (size + 1) / 2, size} {

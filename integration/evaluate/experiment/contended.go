@@ -31,11 +31,7 @@ func contended() Experiment {
 				if c.long && !r.Full {
 					continue
 				}
-				for _, s := range systems {
-					if r.has(s) {
-						turns = append(turns, turn{s, c.name, r.crowdTurn(s, c)})
-					}
-				}
+				turns = append(turns, r.turnsAt(c.name, systems, func(s string) turnFunc { return r.crowdTurn(s, c) })...)
 			}
 			return r.takeTurns(ctx, turns)
 		},
@@ -68,7 +64,7 @@ func crowds() []crowd {
 const standstill = 10 * time.Second
 
 // crowdTurn has all clients lock one key.
-func (r *Run) crowdTurn(system string, c crowd) func(context.Context, string) (map[string]float64, error) {
+func (r *Run) crowdTurn(system string, c crowd) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		o := r.fleets[system].Run(ctx, Load{
 			Workers: c.workers, Sites: c.sites, Span: r.Span, Limit: max(standstill, r.Span), Key: common(name), Body: puts(1, 10),

@@ -145,7 +145,7 @@ func firstOf(faults ...error) error {
 }
 
 // costTurn counts for sections of one kind.
-func (r *Run) costTurn(k kind, unit float64) func(context.Context, string) (map[string]float64, error) {
+func (r *Run) costTurn(k kind, unit float64) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		key := r.prepared(ctx, k, 1, name)
 		var o Outcome

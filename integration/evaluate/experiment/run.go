@@ -136,10 +136,23 @@ func machineLoad() string {
 	return first
 }
 
-// turn is what a system does in a round; it returns the values by metric.
+// turnFunc does a turn and returns the values by metric. name is one that no key has had before.
+type turnFunc func(ctx context.Context, name string) (map[string]float64, error)
+
+// turn is what a system does in a round.
 type turn struct {
 	system, x string
-	do        func(ctx context.Context, name string) (map[string]float64, error) // name is one that no key has had before
+	do        turnFunc
+}
+
+// turnsAt returns a turn at x for each of some systems that takes part.
+func (r *Run) turnsAt(x string, systems []string, turnOf func(system string) turnFunc) (turns []turn) {
+	for _, s := range systems {
+		if r.has(s) {
+			turns = append(turns, turn{s, x, turnOf(s)})
+		}
+	}
+	return turns
 }
 
 // warming is the length of a turn that is not counted.

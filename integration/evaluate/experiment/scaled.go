@@ -36,7 +36,7 @@ func scaled(nodes int) Experiment {
 }
 
 // scaledTurn has one client at each site, whose LWTs are counted, and then many.
-func (r *Run) scaledTurn(k kind, unit float64) func(context.Context, string) (map[string]float64, error) {
+func (r *Run) scaledTurn(k kind, unit float64) turnFunc {
 	count := r.costTurn(k, unit)
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		values, err := count(ctx, name)

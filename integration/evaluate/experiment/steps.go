@@ -36,13 +36,7 @@ func steps() Experiment {
 			r.Notes = append(r.Notes, fmt.Sprintf("A round trip (RTT) is that from site 1 to the nearest other site, %v. The paper has, with Paxos v1: "+
 				"createLockRef 219–230 ms (4 RTT), peek 0.67 ms, grant 55 ms (1), put 93 ms (1, to the farther site), LWT put 270 ms (4), release 219–230 ms (4); "+
 				"enter is createLockRef (reference), peek and grant (acquire).", r.World.Profile.Nearest(1)))
-			var turns []turn
-			for _, s := range systems {
-				if r.has(s) {
-					turns = append(turns, turn{s, "", r.stepsTurn(s)})
-				}
-			}
-			return r.takeTurns(ctx, turns)
+			return r.takeTurns(ctx, r.turnsAt("", systems, r.stepsTurn))
 		},
 	}
 }
@@ -55,7 +49,7 @@ type stepper interface {
 }
 
 // stepsTurn does sections one after another at the first site, and gives the median of each step.
-func (r *Run) stepsTurn(system string) func(context.Context, string) (map[string]float64, error) {
+func (r *Run) stepsTurn(system string) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		f, c := r.fleets[system], clock{}
 		o := f.Run(ctx, Load{Workers: 1, Sites: []int{1}, Span: r.Span, Key: fresh(name), Body: func(ctx context.Context, w Worker, h section.Held) error {

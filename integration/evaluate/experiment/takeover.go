@@ -47,7 +47,7 @@ const (
 )
 
 // clientDies closes a client that holds keys.
-func (r *Run) clientDies(system string) func(context.Context, string) (map[string]float64, error) {
+func (r *Run) clientDies(system string) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		f := r.fleets[system]
 		c, err := f.Open(r.Place(1))

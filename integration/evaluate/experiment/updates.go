@@ -33,11 +33,7 @@ func updates() Experiment {
 				if b.long && !r.Full {
 					continue
 				}
-				for _, s := range systems {
-					if r.has(s) {
-						turns = append(turns, turn{s, b.name, r.updatesTurn(s, b)})
-					}
-				}
+				turns = append(turns, r.turnsAt(b.name, systems, func(s string) turnFunc { return r.updatesTurn(s, b) })...)
 			}
 			return r.takeTurns(ctx, turns)
 		},
@@ -45,7 +41,7 @@ func updates() Experiment {
 }
 
 // updatesTurn is sections of one client.
-func (r *Run) updatesTurn(system string, b batch) func(context.Context, string) (map[string]float64, error) {
+func (r *Run) updatesTurn(system string, b batch) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		o := r.fleets[system].Run(ctx, Load{Workers: 1, Sites: []int{1}, Span: r.Span, Limit: 5 * sectionLimit, Key: fresh(name), Body: puts(b.puts, b.size)})
 		if _, err := o.rates(); err != nil {

@@ -55,7 +55,7 @@ func succession() Experiment {
 const elections = 8
 
 // successionTurn has leaders die and resign.
-func (r *Run) successionTurn(system string, ttl time.Duration) func(context.Context, string) (map[string]float64, error) {
+func (r *Run) successionTurn(system string, ttl time.Duration) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		ctx, end := context.WithTimeout(ctx, ttl+sectionLimit)
 		defer end()
@@ -131,11 +131,7 @@ func crowding() Experiment {
 				if !r.Full && n != 1 && n != 4 && n != 16 {
 					continue
 				}
-				for _, s := range systems {
-					if r.has(s) {
-						turns = append(turns, turn{s, fmt.Sprintf("%d processes", n), r.crowdingTurn(s, n)})
-					}
-				}
+				turns = append(turns, r.turnsAt(fmt.Sprintf("%d processes", n), systems, func(s string) turnFunc { return r.crowdingTurn(s, n) })...)
 			}
 			return r.takeTurns(ctx, turns)
 		},
@@ -143,7 +139,7 @@ func crowding() Experiment {
 }
 
 // crowdingTurn has processes enter and leave.
-func (r *Run) crowdingTurn(system string, n int) func(context.Context, string) (map[string]float64, error) {
+func (r *Run) crowdingTurn(system string, n int) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		ctx, end := context.WithTimeout(ctx, 2*sectionLimit)
 		defer end()

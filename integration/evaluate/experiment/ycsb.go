@@ -26,11 +26,7 @@ func ycsb() Experiment {
 				name    string
 				updates float64
 			}{{"R", 0}, {"UR", 0.5}, {"U", 1}} {
-				for _, s := range systems {
-					if r.has(s) {
-						turns = append(turns, turn{s, w.name, r.ycsbTurn(s, w.updates)})
-					}
-				}
+				turns = append(turns, r.turnsAt(w.name, systems, func(s string) turnFunc { return r.ycsbTurn(s, w.updates) })...)
 			}
 			return r.takeTurns(ctx, turns)
 		},
@@ -38,7 +34,7 @@ func ycsb() Experiment {
 }
 
 // ycsbTurn does operations of which a part are updates, each a section of its own.
-func (r *Run) ycsbTurn(system string, updates float64) func(context.Context, string) (map[string]float64, error) {
+func (r *Run) ycsbTurn(system string, updates float64) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		const operations, clients = 10_000, 2 // at each site: about one operation in twenty wants a key that another has
 		o := r.fleets[system].Run(ctx, Load{
