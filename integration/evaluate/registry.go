@@ -52,7 +52,7 @@ func systems() []experiment.System {
 			return client(heartbeat.New(heartbeat.Options{Options: o}))
 		}),
 		{Name: experiment.ShedLock, Exclusive: true, Open: func(at experiment.Place) (section.Client, error) {
-			program, err := shedlock.Build(context.Background(), io.Discard)
+			program, err := shedlock.Program().Build(context.Background(), io.Discard)
 			if err != nil {
 				return nil, err
 			}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 
 	"music/integration/evaluate/curator"
 	"music/integration/evaluate/ensemble"
@@ -59,7 +58,7 @@ func beside(name, server string, open func(at experiment.Place, endpoint string)
 func besides() []experiment.System {
 	return []experiment.System{
 		beside(experiment.ZooKeeper, zooKeeper, func(_ experiment.Place, endpoint string) (section.Client, error) {
-			program, err := curator.Build(context.Background(), io.Discard)
+			program, err := curator.Program().Build(context.Background(), io.Discard)
 			if err != nil {
 				return nil, err
 			}
@@ -83,5 +82,5 @@ func etcdClient(endpoint string, values ...string) (section.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client(remote.Start(exec.Command(program, append([]string{endpoint, "10s"}, values...)...))) //nolint:gosec,noctx // our own words; it ends by Close
+	return client(remote.Start([]string{program, endpoint, "10s"}, values...))
 }

@@ -20,10 +20,7 @@
 package curator
 
 import (
-	"context"
 	_ "embed"
-	"io"
-	"os/exec"
 	"strconv"
 	"time"
 
@@ -38,18 +35,12 @@ var (
 	pom []byte
 )
 
-// program is the client.
-func program() remote.Java { return remote.Java{Class: "Curator", Source: source, Pom: pom} }
-
-// Built reports whether Build has no more to do than to look for java.
-func Built() bool { return program().Built() }
-
-// Build fetches Curator with Maven and compiles the client, once for each checkout.
-func Build(ctx context.Context, log io.Writer) ([]string, error) { return program().Build(ctx, log) }
+// Program is the client. To build it fetches Curator with Maven.
+func Program() remote.Java { return remote.Java{Class: "Curator", Source: source, Pom: pom} }
 
 // Options of a client.
 type Options struct {
-	Program []string      // as Build returns it
+	Program []string      // as Build of Program returns it
 	Server  string        // host:port; the client speaks to this one only
 	Session time.Duration // default 10 s
 	Heed    bool          // repaired, as far as it can be
@@ -60,6 +51,5 @@ func New(o Options) (*remote.Client, error) {
 	if o.Session == 0 {
 		o.Session = 10 * time.Second
 	}
-	words := append(append([]string(nil), o.Program[1:]...), o.Server, strconv.FormatInt(o.Session.Milliseconds(), 10), strconv.FormatBool(o.Heed))
-	return remote.Start(exec.Command(o.Program[0], words...)) //nolint:gosec,noctx // our own words; it ends by Close
+	return remote.Start(o.Program, o.Server, strconv.FormatInt(o.Session.Milliseconds(), 10), strconv.FormatBool(o.Heed))
 }

@@ -23,14 +23,14 @@ var long = flag.Bool("evaluate.long", false, "fetch ZooKeeper and Curator where 
 // options starts a server, or skips the test where something would have to be fetched first.
 func options(t *testing.T) Options {
 	t.Helper()
-	if (!ensemble.HasZooKeeper() || !Built()) && !*long {
+	if (!ensemble.HasZooKeeper() || !Program().Built()) && !*long {
 		t.Skip("ZooKeeper or Curator is not fetched: -evaluate.long")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	kind, err := ensemble.ZooKeeper(ctx, t.Output())
 	require.NoError(t, err)
-	program, err := Build(ctx, t.Output())
+	program, err := Program().Build(ctx, t.Output())
 	require.NoError(t, err)
 	all, err := kind.StartAll(ctx, 1, func(int) ensemble.Member {
 		return ensemble.Member{Members: []string{"127.0.0.1"}, Dir: t.TempDir(), Fast: true, Log: t.Output()}

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -96,9 +97,11 @@ var errEnded = errors.New("the program has ended")
 // starting is how long a program may take until it is ready.
 const starting = 2 * time.Minute
 
-// Start starts a program and returns when it is ready. It is in the process group of the caller, so that who stops or kills the
-// group as a whole meets the program, too.
-func Start(cmd *exec.Cmd) (*Client, error) {
+// Start starts a program, the first words of a command line, with further arguments, and returns when it is ready. It is in the
+// process group of the caller, so that who stops or kills the group as a whole meets the program, too. It ends by Close.
+func Start(program []string, args ...string) (*Client, error) {
+	words := slices.Concat(program, args)
+	cmd := exec.Command(words[0], words[1:]...) //nolint:gosec,noctx // our own words; it ends by Close
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

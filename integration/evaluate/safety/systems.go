@@ -3,7 +3,6 @@ package safety
 import (
 	"context"
 	"errors"
-	"os/exec"
 	"slices"
 	"time"
 
@@ -97,10 +96,10 @@ func Systems() []System {
 			return zookeeper.New(zookeeper.Options{Options: o, Servers: []string{b.Endpoint}, Patience: Lease})
 		}),
 		beyond("etcd", etcd, func(_ Place, b beside) (*remote.Client, error) {
-			return remote.Start(exec.Command(b.Program[0], b.Endpoint, Lease.String())) //nolint:gosec,noctx // our own words; it ends by Close
+			return remote.Start(b.Program, b.Endpoint, Lease.String())
 		}),
 		beyond("etcd, values in Cassandra", etcd, func(at Place, b beside) (*remote.Client, error) {
-			return remote.Start(exec.Command(b.Program[0], b.Endpoint, Lease.String(), at.Nodes[0], at.Keyspace)) //nolint:gosec,noctx // likewise
+			return remote.Start(b.Program, b.Endpoint, Lease.String(), at.Nodes[0], at.Keyspace)
 		}),
 		other("racing LWTs", func(o store.Options) (*racing.Client, error) { return racing.New(racing.Options{Options: o}) }),
 	}

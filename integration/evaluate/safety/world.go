@@ -96,7 +96,7 @@ func (w *world) startOthers(ctx context.Context) {
 			if err != nil {
 				return kind, nil, err
 			}
-			program, err := curator.Build(ctx, w.log)
+			program, err := curator.Program().Build(ctx, w.log)
 			return kind, program, err
 		},
 		etcd: func() (ensemble.Kind, []string, error) {
@@ -119,7 +119,7 @@ func (w *world) startOthers(ctx context.Context) {
 		}
 		w.others[name] = &servers{all, program}
 	}
-	if program, err := shedlock.Build(ctx, w.log); err == nil {
+	if program, err := shedlock.Program().Build(ctx, w.log); err == nil {
 		w.others[shedLock] = &servers{program: program}
 	} else {
 		_, _ = fmt.Fprintf(w.log, "no %s: %v\n", shedLock, err)

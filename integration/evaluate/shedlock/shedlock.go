@@ -18,9 +18,7 @@ package shedlock
 import (
 	"context"
 	_ "embed"
-	"io"
 	"net"
-	"os/exec"
 	"strconv"
 	"time"
 
@@ -37,19 +35,13 @@ var (
 	pom []byte
 )
 
-// program is the client.
-func program() remote.Java { return remote.Java{Class: "ShedLock", Source: source, Pom: pom} }
-
-// Built reports whether Build has no more to do than to look for java.
-func Built() bool { return program().Built() }
-
-// Build fetches ShedLock with Maven and compiles the client, once for each checkout.
-func Build(ctx context.Context, log io.Writer) ([]string, error) { return program().Build(ctx, log) }
+// Program is the client. To build it fetches ShedLock with Maven.
+func Program() remote.Java { return remote.Java{Class: "ShedLock", Source: source, Pom: pom} }
 
 // Options of a client.
 type Options struct {
 	store.Options
-	Program    []string      // as Build returns it
+	Program    []string      // as Build of Program returns it
 	Datacenter string        // of the node; default dc1
 	Lease      time.Duration // lockAtMostFor; default 10 s
 	Poll       time.Duration // default 50 ms
@@ -82,8 +74,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	ms := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-	words := append(append([]string(nil), o.Program[1:]...), host, port, o.Datacenter, o.Keyspace, ms(o.Lease), ms(o.Poll), ms(o.Ahead))
-	locks, err := remote.Start(exec.Command(o.Program[0], words...)) //nolint:gosec,noctx // our own words; it ends by Close
+	locks, err := remote.Start(o.Program, host, port, o.Datacenter, o.Keyspace, ms(o.Lease), ms(o.Poll), ms(o.Ahead))
 	if err != nil {
 		values.Close()
 		return nil, err

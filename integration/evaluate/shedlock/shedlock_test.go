@@ -22,10 +22,10 @@ func TestMain(m *testing.M) { battery.Main(m) }
 // options are those of a test, which is skipped where something would have to be fetched first.
 func options(t *testing.T) Options {
 	t.Helper()
-	if !Built() && !*long {
+	if !Program().Built() && !*long {
 		t.Skip("ShedLock is not fetched: -evaluate.long")
 	}
-	program, err := Build(t.Context(), t.Output())
+	program, err := Program().Build(t.Context(), t.Output())
 	require.NoError(t, err)
 	return Options{Options: storetest.Options(t), Program: program, Lease: time.Hour}
 }
