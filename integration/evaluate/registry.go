@@ -134,22 +134,22 @@ func product(name string, o ours.Options) experiment.System {
 // returns the names of those that belong into the index.
 type part struct {
 	name string
-	run  func(ctx context.Context, out string, full bool, log io.Writer) error
+	run  func(ctx context.Context, s *settings, log io.Writer) error
 }
 
 // parts are all of them.
 func parts() []part {
-	return []part{{"safety", func(ctx context.Context, out string, full bool, log io.Writer) error {
-		o := safety.Options{Tries: 1, Out: out, Log: log}
-		if full {
+	return []part{{"safety", func(ctx context.Context, s *settings, log io.Writer) error {
+		o := safety.Options{Tries: 1, Out: s.out, Log: log}
+		if s.Full {
 			o.Tries = 5
 		}
 		return safety.Run(ctx, o)
-	}}, {"services", func(ctx context.Context, out string, full bool, log io.Writer) error {
-		s := struck.Suite{Strikes: 6, Rounds: 3, Span: 5 * time.Second, Seed: uint64(time.Now().UnixNano()), Out: out, Log: log} //nolint:gosec // after 1970
-		if full {
-			s.Strikes, s.Rounds, s.Span = 102, 5, 20*time.Second
+	}}, {"services", func(ctx context.Context, s *settings, log io.Writer) error {
+		u := struck.Suite{Strikes: 6, Rounds: s.Rounds, Span: s.Span, Seed: uint64(time.Now().UnixNano()), Command: s.line(), Out: s.out, Log: log} //nolint:gosec // after 1970
+		if s.Full {
+			u.Strikes = 102
 		}
-		return s.Run(ctx)
+		return u.Run(ctx)
 	}}}
 }

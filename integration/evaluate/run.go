@@ -50,7 +50,7 @@ func (s *settings) run(ctx context.Context) error {
 	var faults []error
 	for _, p := range parts() {
 		if s.wants(p.name) && ctx.Err() == nil {
-			faults = append(faults, p.run(ctx, s.out, s.Full, e.log))
+			faults = append(faults, p.run(ctx, s, e.log))
 		}
 	}
 	stages := s.stages(e.log)

@@ -41,18 +41,18 @@ type counters struct {
 // count reads the counters of all nodes.
 func (w *World) count(ctx context.Context) (c counters, err error) {
 	c.at = time.Now()
-	for site := 1; site <= Sites; site++ {
-		if err := w.countAt(ctx, site, &c); err != nil {
-			return c, fmt.Errorf("counters of node %d: %w", site, err)
+	for k := 1; k <= w.Nodes; k++ {
+		if err := w.countAt(ctx, w.node(k), &c); err != nil {
+			return c, fmt.Errorf("counters of node %d: %w", k, err)
 		}
 	}
 	return c, nil
 }
 
-// countAt adds the counters of a node.
-func (w *World) countAt(ctx context.Context, site int, c *counters) error {
-	o := gocql.NewCluster(w.host(site, 1))
-	o.HostFilter, o.NumConns, o.Timeout = gocql.WhiteListHostFilter(w.host(site, 1)), 1, 10*time.Second
+// countAt adds the counters of the node at an address.
+func (w *World) countAt(ctx context.Context, address string, c *counters) error {
+	o := gocql.NewCluster(address)
+	o.HostFilter, o.NumConns, o.Timeout = gocql.WhiteListHostFilter(address), 1, 10*time.Second
 	o.Logger = gocql.NewLogger(gocql.LogLevelNone)
 	s, err := o.CreateSession()
 	if err != nil {

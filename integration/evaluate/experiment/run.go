@@ -93,7 +93,7 @@ func (c *Company) Close() {
 func (e Experiment) Measure(ctx context.Context, w *World, c *Company, s Settings, log io.Writer) (*Figure, error) {
 	f := &Figure{
 		Name: e.Name, Title: e.Title, Profile: w.Profile.Name, Paxos: w.Paxos, Sync: w.Sync, When: time.Now().UTC().Format(time.RFC3339),
-		Metrics: e.Metrics, Claims: e.Claims, Load: machineLoad(), Settings: s,
+		Metrics: e.Metrics, Claims: e.Claims, Load: MachineLoad(), Settings: s,
 	}
 	r := &Run{Settings: s, World: w, Figure: f, Log: log, fleets: map[string]*Fleet{}, wanted: e.Systems, warmed: c.warmed}
 	for _, name := range e.Systems {
@@ -110,7 +110,7 @@ func (e Experiment) Measure(ctx context.Context, w *World, c *Company, s Setting
 	if err := e.Run(ctx, r); err != nil {
 		return nil, err
 	}
-	f.Load += ", " + machineLoad()
+	f.Load += ", " + MachineLoad()
 	return f, f.checkNetwork(ctx, w, "after", log)
 }
 
@@ -126,8 +126,8 @@ func (f *Figure) checkNetwork(ctx context.Context, w *World, when string, log io
 	return err
 }
 
-// machineLoad returns the machine's load average of the last minute.
-func machineLoad() string {
+// MachineLoad returns the machine's load average of the last minute.
+func MachineLoad() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return "?"

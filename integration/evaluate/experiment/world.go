@@ -199,7 +199,7 @@ func removeStale(name string) error {
 func (w *World) startNodes(ctx context.Context) (err error) {
 	o := cassandra.Options{
 		Dir: filepath.Join(w.dir, "nodes"), Nodes: w.Nodes, MultiDC: true, Heap: w.Heap, FastJIT: w.Try, Log: w.Log,
-		Address: func(k int) string { return w.host(siteOf(k), 1+further*((k-1)/Sites)) },
+		Address: w.node,
 		Yaml:    map[string]string{"paxos_variant": cmp.Or(w.Paxos, "v2"), "cas_contention_timeout": "3s"},
 	}
 	if w.Sync {
@@ -214,6 +214,9 @@ func (w *World) startNodes(ctx context.Context) (err error) {
 
 // siteOf returns the site of the k-th node.
 func siteOf(k int) int { return 1 + (k-1)%Sites }
+
+// node returns the address of the k-th node.
+func (w *World) node(k int) string { return w.host(siteOf(k), 1+further*((k-1)/Sites)) }
 
 // further is how far the addresses of the nodes of a site are apart: a proxy and the network's test are in between.
 const further = 3

@@ -7,10 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"music/integration/evaluate/experiment"
+	"music/integration/evaluate/ours"
 	"music/integration/evaluate/service"
 )
 
@@ -20,6 +24,7 @@ type Suite struct {
 	Rounds  int           // of the systems without faults, in turns
 	Span    time.Duration // of each
 	Seed    uint64
+	Command string // by which it is run, for the page
 	Out     string // directory of the page services.md
 	Log     io.Writer
 }
@@ -44,14 +49,19 @@ func (s Suite) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stage.Close()) }()
+	load := experiment.MachineLoad()
 	var all []*tally
-	for _, what := range []string{homing, portal} {
-		for _, over := range []string{service.OverOurs, service.OverMusic, service.OverPrinted, service.OverRepaired, service.OverNothing} {
+	for _, over := range []string{service.OverOurs, service.OverMusic, service.OverPrinted, service.OverRepaired, service.OverNothing} {
+		for _, what := range []string{homing, portal} {
 			all = append(all, &tally{service: what, over: over})
 		}
 	}
-	for _, t := range all {
-		s.strike(ctx, stage, t)
+	for pair := range slices.Chunk(all, 2) {
+		var both sync.WaitGroup
+		for _, t := range pair {
+			both.Go(func() { s.strike(ctx, stage, t) })
+		}
+		both.Wait()
 	}
 	for range s.Rounds {
 		for _, t := range all {
@@ -63,7 +73,7 @@ func (s Suite) Run(ctx context.Context) (err error) {
 	if err := os.MkdirAll(s.Out, 0o755); err != nil { //nolint:gosec // a report is for everybody
 		return err
 	}
-	text := s.page(all)
+	text := s.page(all, load+", "+experiment.MachineLoad())
 	return errors.Join(ctx.Err(), os.WriteFile(filepath.Join(s.Out, "services.md"), []byte(text), 0o644)) //nolint:gosec // a report is for everybody
 }
 
@@ -94,7 +104,8 @@ const preface = `# The services of the MUSIC paper
 
 VNF homing and the portal (paper VII) as programs, over the product, over MUSIC as the paper has it, over MUSIC with forcedRelease as it is
 printed, over MUSIC as it was repaired here, and over nothing at all. Workers and back ends are killed, stand still, or are cut off from their store while
-they are in a section, for longer than the lease of 1 s; what was kept back arrives late. One Cassandra node, on one machine.
+they are in a section, for longer than the lease of 1 s; what was kept back arrives late. One Cassandra node, on one machine; the two
+services over one system are struck at the same time.
 
 **Overtaken** is how often another process was in the section before the fault was mended. The faults found are those of entry consistency on a
 job's or user's key; jobs that two workers were at, states or changes that were carried out twice, jobs that are not DONE, acknowledged changes
@@ -104,8 +115,8 @@ that are lost. MUSIC tells its holders of no lease, so that one which wakes up w
 |---|---|---|---|---|---|---|
 `
 
-// page returns the page.
-func (s Suite) page(all []*tally) string {
+// page returns the page. load is that of the machine before and after.
+func (s Suite) page(all []*tally, load string) string {
 	var b strings.Builder
 	b.WriteString(preface)
 	for _, t := range all {
@@ -134,7 +145,8 @@ func (s Suite) page(all []*tally) string {
 			fmt.Fprintf(&b, "\n%s over %s:\n```\n%s\n```\n", t.service, t.over, f.First)
 		}
 	}
-	fmt.Fprintf(&b, "\nSeed %d. What strikes when depends on it, what meets what also on the machine.\n", s.Seed)
+	fmt.Fprintf(&b, "\n`%s`, the product %s, %s, load %s, on %d cores. Seed %d: what strikes when depends on it, what meets what also on the machine.\n",
+		s.Command, ours.Commit(), time.Now().UTC().Format(time.RFC3339), load, runtime.NumCPU(), s.Seed)
 	return b.String()
 }
 
