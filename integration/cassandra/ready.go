@@ -38,16 +38,17 @@ func (n *Node) look(ctx context.Context) (view, error) {
 	if len(schema) != 1 || len(schema[0]) != 1 {
 		return view{}, errors.New("no schema version yet")
 	}
-	// The keyspace has replication factor 3 from birth on whatever the number of nodes, so this asks every node.
+	// The keyspace has replication factor 3 from birth on whatever the number of nodes, so this asks every node; of more than
+	// three it asks three, and that each knows all others has to do.
 	_, err = c.query(ctx, "SELECT * FROM system_distributed.view_build_status WHERE keyspace_name='' AND view_name=''", everyOf(n.o.Nodes))
 	return view{peers: len(peers), schema: string(schema[0][0])}, err
 }
 
-// everyOf returns the level at which a read needs n of three replicas.
+// everyOf returns the level at which a read needs n of three replicas, or all three.
 func everyOf(n int) primitive.ConsistencyLevel {
 	return [...]primitive.ConsistencyLevel{
 		1: primitive.ConsistencyLevelOne, 2: primitive.ConsistencyLevelTwo, 3: primitive.ConsistencyLevelAll,
-	}[n]
+	}[min(n, 3)]
 }
 
 // answers returns why the node does not answer queries yet; nil if it does.

@@ -197,7 +197,7 @@ func TestWaitsForTheRole(t *testing.T) {
 // everyOf is the consistency level that every node of a cluster must answer at.
 func TestEveryOf(t *testing.T) {
 	for n, want := range map[int]primitive.ConsistencyLevel{
-		1: primitive.ConsistencyLevelOne, 2: primitive.ConsistencyLevelTwo, 3: primitive.ConsistencyLevelAll,
+		1: primitive.ConsistencyLevelOne, 2: primitive.ConsistencyLevelTwo, 3: primitive.ConsistencyLevelAll, 9: primitive.ConsistencyLevelAll,
 	} {
 		assert.Equal(t, want, everyOf(n), "%d", n)
 	}
