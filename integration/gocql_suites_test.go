@@ -3,9 +3,6 @@
 package integration
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/integration/gotest"
 )
 
 // suite is the integration tests in the module of a version of gocql, with their flags. Those that
@@ -56,10 +55,10 @@ func TestGocqlSuites(t *testing.T) {
 			count := map[string]int{}
 			for test, at := range direct {
 				through := proxied[test]
-				count[at.action]++
-				assert.Equal(t, at.action, through.action, "%s: at the nodes\n%s\nthrough the proxies\n%s", test, at.said, through.said)
-				if at.action == "fail" {
-					assert.Contains(t, failing(), test, "%s", at.said)
+				count[at.Action]++
+				assert.Equal(t, at.Action, through.Action, "%s: at the nodes\n%s\nthrough the proxies\n%s", test, at.Said, through.Said)
+				if at.Action == "fail" {
+					assert.Contains(t, failing(), test, "%s", at.Said)
 				}
 			}
 			assert.Greater(t, count["pass"], 150, "the tests did what they are for")
@@ -68,12 +67,9 @@ func TestGocqlSuites(t *testing.T) {
 	}
 }
 
-// verdict is the result of a test, and its output.
-type verdict struct{ action, said string }
-
 // run returns the verdict of each test at these addresses. The output of `go test -json` is kept in
 // a file of the run directory.
-func (s suite) run(t *testing.T, where string, addresses []string) map[string]verdict {
+func (s suite) run(t *testing.T, where string, addresses []string) map[string]gotest.Verdict {
 	t.Helper()
 	var hosts []string
 	for _, address := range addresses {
@@ -81,33 +77,11 @@ func (s suite) run(t *testing.T, where string, addresses []string) map[string]ve
 	}
 	dir := filepath.Join(needEnvironment(t).runDir, "gocql")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	said, err := os.Create(filepath.Join(dir, strings.ReplaceAll(s.name+" "+where, " ", "-")+".json"))
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, said.Close()) }()
-
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-vet=off", "-count=1", "-timeout=15m", "-skip=^TestDocker$",
 		"-tags=cassandra integration", s.driver, "-args",
 		"-cluster="+strings.Join(hosts, ","), "-clusterSize=3", "-rf=3", "-autowait=2s", "-gocql.timeout=60s", "-gocql.cversion=5.0.8")
 	cmd.Args = append(cmd.Args, s.flags...)
-	cmd.Stdout, cmd.Stderr = said, os.Stderr
-	var ended *exec.ExitError
-	if err := cmd.Run(); !errors.As(err, &ended) { // tests that fail are for the caller to judge
-		require.NoError(t, err)
-	}
-	_, err = said.Seek(0, io.SeekStart)
+	all, err := gotest.Run(cmd, filepath.Join(dir, strings.ReplaceAll(s.name+" "+where, " ", "-")+".json"))
 	require.NoError(t, err)
-	return verdicts(t, said)
-}
-
-// verdicts reads the output of `go test -json`, in which each line is about a test.
-func verdicts(t *testing.T, printed io.Reader) map[string]verdict {
-	t.Helper()
-	all := map[string]verdict{}
-	for lines := json.NewDecoder(printed); lines.More(); {
-		var line struct{ Action, Test, Output string }
-		require.NoError(t, lines.Decode(&line))
-		all[line.Test] = verdict{line.Action, all[line.Test].said + line.Output}
-	}
-	delete(all, "") // of the package
 	return all
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"music/integration/gotest"
 )
 
 // way is how an application reaches Cassandra.
@@ -28,7 +30,7 @@ func (w *world) ways() []way {
 type suite struct {
 	name    string
 	version string
-	run     func(t *testing.T, w *world, by way) map[string]verdict
+	run     func(t *testing.T, w *world, by way) map[string]gotest.Verdict
 }
 
 // suites returns all that `make apps` builds.
@@ -50,13 +52,13 @@ func TestApps(t *testing.T) {
 	table := []string{"| suite | way | passed | failed | skipped |", "|---|---|---|---|---|"}
 	for _, s := range suites() {
 		t.Run(s.name, func(t *testing.T) {
-			var direct map[string]verdict
+			var direct map[string]gotest.Verdict
 			for _, by := range w.ways() {
 				t.Run(by.name, func(t *testing.T) {
 					seen := s.run(t, w, by)
 					count := map[string]int{}
 					for _, v := range seen {
-						count[v.action]++
+						count[v.Action]++
 					}
 					table = append(table, fmt.Sprintf("| %s, `%s` | %s | %d | %d | %d |", s.name, s.version, by.name, count["pass"], count["fail"], count["skip"]))
 					if by.name == "direct" {
@@ -72,7 +74,7 @@ func TestApps(t *testing.T) {
 }
 
 // compare checks that the tests that end otherwise than directly are those that are expected to.
-func compare(t *testing.T, name, by string, direct, seen map[string]verdict) {
+func compare(t *testing.T, name, by string, direct, seen map[string]gotest.Verdict) {
 	t.Helper()
 	wanted := expected()[name+" "+by]
 	tests := maps.Clone(direct)
@@ -81,14 +83,14 @@ func compare(t *testing.T, name, by string, direct, seen map[string]verdict) {
 		at, here := direct[test], seen[test]
 		why, known := wanted[test]
 		if by == "direct" {
-			at = verdict{action: "pass"}
+			at = gotest.Verdict{Action: "pass"}
 		}
-		if at.action == here.action || by == "direct" && here.action == "skip" {
+		if at.Action == here.Action || by == "direct" && here.Action == "skip" {
 			assert.False(t, known, "%s, %s, %s: ends as it does directly, but is expected to differ: %s", name, by, test, why)
 			continue
 		}
-		t.Logf("%s, %s, %s: %s, directly %s: %s\n%s", name, by, test, here.action, at.action, why, here.said)
-		assert.True(t, known, "%s, %s, %s: %s, directly %s", name, by, test, here.action, at.action)
+		t.Logf("%s, %s, %s: %s, directly %s: %s\n%s", name, by, test, here.Action, at.Action, why, here.Said)
+		assert.True(t, known, "%s, %s, %s: %s, directly %s", name, by, test, here.Action, at.Action)
 	}
 }
 

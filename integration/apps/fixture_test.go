@@ -4,9 +4,6 @@ package apps
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -21,6 +18,7 @@ import (
 
 	"music/integration/cassandra"
 	"music/integration/child"
+	"music/integration/gotest"
 )
 
 const (
@@ -109,30 +107,11 @@ func adopt(t *testing.T, s *gocql.Session, keyspace, comment, also string) {
 	require.NoError(t, tables.Close())
 }
 
-// verdict is how a test has ended (pass, fail, skip), and its output.
-type verdict struct{ action, said string }
-
-// verdicts runs a command that prints what `go test -json` does, and returns how each test has
-// ended. What it prints is kept in a file of the folder.
-func (w *world) verdicts(t *testing.T, log string, cmd *exec.Cmd) map[string]verdict {
+// verdicts returns how each test has ended that a command runs. What it prints is kept in a file of the folder.
+func (w *world) verdicts(t *testing.T, log string, cmd *exec.Cmd) map[string]gotest.Verdict {
 	t.Helper()
-	said, err := os.Create(filepath.Join(w.dir, log+".json"))
+	all, err := gotest.Run(cmd, filepath.Join(w.dir, log+".json"))
 	require.NoError(t, err)
-	defer func() { assert.NoError(t, said.Close()) }()
-	cmd.Stdout, cmd.Stderr = said, os.Stderr
-	var ended *exec.ExitError
-	if err := cmd.Run(); !errors.As(err, &ended) { // tests that fail are for the caller to judge
-		require.NoError(t, err)
-	}
-	_, err = said.Seek(0, io.SeekStart)
-	require.NoError(t, err)
-	all := map[string]verdict{}
-	for lines := json.NewDecoder(said); lines.More(); {
-		var line struct{ Action, Test, Output string }
-		require.NoError(t, lines.Decode(&line))
-		all[line.Test] = verdict{line.Action, all[line.Test].said + line.Output}
-	}
-	delete(all, "") // of the whole
 	return all
 }
 

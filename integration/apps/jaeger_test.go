@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/integration/gotest"
 )
 
 const jaegerKeyspace = "jaeger_v1_dc1"
@@ -21,7 +23,7 @@ const jaegerKeyspace = "jaeger_v1_dc1"
 // jaeger runs the tests of Jaeger's storage in Cassandra, which connect to 127.0.0.1. Its tables
 // need a longer gc_grace_seconds to be critical, and that of the traces lets writes through, because
 // each test begins with TRUNCATE. The test of a trace of 10,008 spans is left out for its time.
-func jaeger(t *testing.T, w *world, by way) map[string]verdict {
+func jaeger(t *testing.T, w *world, by way) map[string]gotest.Verdict {
 	schema, err := template.ParseFiles(filepath.Join(w.dir, "jaeger.cql.tmpl"))
 	require.NoError(t, err)
 	var text strings.Builder

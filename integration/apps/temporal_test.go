@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"music/integration/gotest"
 )
 
 // temporal runs the tests of Temporal's persistence in Cassandra. They read the schema from a folder
 // beside their own, so their tables become critical by ALTER statements behind that schema.
-func temporal(t *testing.T, w *world, by way) map[string]verdict {
+func temporal(t *testing.T, w *world, by way) map[string]gotest.Verdict {
 	const schema, tests = "schema/cassandra/temporal", "common/persistence/tests"
 	source, err := os.ReadFile(filepath.Join(w.dir, "temporal.cql"))
 	require.NoError(t, err)

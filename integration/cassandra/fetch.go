@@ -98,13 +98,7 @@ func (f fetch) copyDependencies(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("read the pom: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "pom.xml"), pom, 0o600); err != nil {
-		return fmt.Errorf("write the pom: %w", err)
-	}
-	lib := filepath.Join(dir, "lib")
-	err = runQuietly(ctx, f.maven, "-B", "-q", "-Dstyle.color=never", "-f", filepath.Join(dir, "pom.xml"),
-		"-Dcassandra.release="+f.release, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+lib)
-	if err != nil {
+	if err := copyJars(ctx, f.maven, pom, dir, "-Dcassandra.release="+f.release); err != nil {
 		return err
 	}
 	jars := []string{"cassandra-all-" + f.release + ".jar"}
@@ -112,11 +106,26 @@ func (f fetch) copyDependencies(ctx context.Context, dir string) error {
 		jars = append(jars, "jamm-0.4.0.jar")
 	}
 	for _, jar := range jars {
-		if _, err := os.Stat(filepath.Join(lib, jar)); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, "lib", jar)); err != nil {
 			return fmt.Errorf("maven left a jar out: %w", err)
 		}
 	}
 	return nil
+}
+
+// CopyJars has Maven fill dir/lib with the jars that a pom names, and what they need. dir exists, and gets the pom, too.
+func CopyJars(ctx context.Context, pom []byte, dir string) error {
+	return copyJars(ctx, "mvn", pom, dir)
+}
+
+// copyJars is CopyJars by a Maven of one's own, with properties of the pom.
+func copyJars(ctx context.Context, maven string, pom []byte, dir string, properties ...string) error {
+	file := filepath.Join(dir, "pom.xml")
+	if err := os.WriteFile(file, pom, 0o600); err != nil {
+		return fmt.Errorf("write the pom: %w", err)
+	}
+	words := append([]string{"-B", "-q", "-Dstyle.color=never", "-f", file}, properties...)
+	return runQuietly(ctx, maven, append(words, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+filepath.Join(dir, "lib"))...)
 }
 
 // runQuietly runs a program whose output matters only if it fails: then the end of it is in the error.

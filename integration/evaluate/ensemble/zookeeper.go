@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -54,14 +53,8 @@ func ZooKeeper(ctx context.Context, log io.Writer) (Kind, error) {
 		return Kind{}, fmt.Errorf("fetch zookeeper: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
-	file := filepath.Join(tmp, "pom.xml")
-	if err := os.WriteFile(file, pom, 0o600); err != nil {
+	if err := cassandra.CopyJars(ctx, pom, tmp); err != nil {
 		return Kind{}, fmt.Errorf("fetch zookeeper: %w", err)
-	}
-	out, err := exec.CommandContext(ctx, "mvn", "-B", "-q", "-f", file, "dependency:copy-dependencies", //nolint:gosec // our own words
-		"-DincludeScope=runtime", "-DoutputDirectory="+filepath.Join(tmp, "lib")).CombinedOutput()
-	if err != nil {
-		return Kind{}, fmt.Errorf("fetch zookeeper: %w\n%s", err, out)
 	}
 	return z, os.Rename(filepath.Join(tmp, "lib"), libOf(run))
 }

@@ -81,21 +81,20 @@ func (j Java) build(ctx context.Context, d cassandra.Distribution, dir string) e
 		return err
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
-	for name, text := range map[string][]byte{"pom.xml": j.Pom, "Sections.java": sections, j.Class + ".java": j.Source} {
-		if err := os.WriteFile(filepath.Join(tmp, name), text, 0o600); err != nil {
+	if err := cassandra.CopyJars(ctx, j.Pom, tmp); err != nil {
+		return err
+	}
+	words := []string{"--release", "17", "-cp", filepath.Join(tmp, "lib", "*"), "-d", filepath.Join(tmp, "classes")}
+	for name, text := range map[string][]byte{"Sections.java": sections, j.Class + ".java": j.Source} {
+		path := filepath.Join(tmp, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
 			return err
 		}
+		words = append(words, path)
 	}
-	for _, words := range [][]string{
-		{"mvn", "-B", "-q", "-f", filepath.Join(tmp, "pom.xml"), "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=" + filepath.Join(tmp, "lib")},
-		{
-			filepath.Join(filepath.Dir(d.Java), "javac"), "--release", "17", "-cp", filepath.Join(tmp, "lib", "*"), "-d", filepath.Join(tmp, "classes"),
-			filepath.Join(tmp, "Sections.java"), filepath.Join(tmp, j.Class+".java"),
-		},
-	} {
-		if out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput(); err != nil { //nolint:gosec // our own words
-			return fmt.Errorf("%s: %w\n%s", words[0], err, out)
-		}
+	out, err := exec.CommandContext(ctx, filepath.Join(filepath.Dir(d.Java), "javac"), words...).CombinedOutput() //nolint:gosec // our own words
+	if err != nil {
+		return fmt.Errorf("javac: %w\n%s", err, out)
 	}
 	err = os.Rename(tmp, dir)
 	if errors.Is(err, os.ErrExist) {
