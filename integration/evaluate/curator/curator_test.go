@@ -12,6 +12,7 @@ import (
 
 	"music/integration/evaluate/battery"
 	"music/integration/evaluate/ensemble"
+	"music/integration/evaluate/ensemble/ensembletest"
 	"music/integration/evaluate/judge"
 	"music/integration/evaluate/remote"
 	"music/integration/evaluate/section"
@@ -32,12 +33,7 @@ func options(t *testing.T) Options {
 	require.NoError(t, err)
 	program, err := Program().Build(ctx, t.Output())
 	require.NoError(t, err)
-	all, err := kind.StartAll(ctx, 1, func(int) ensemble.Member {
-		return ensemble.Member{Members: []string{"127.0.0.1"}, Dir: t.TempDir(), Fast: true, Log: t.Output()}
-	})
-	require.NoError(t, err)
-	t.Cleanup(all.Kill)
-	return Options{Program: program, Server: all[0].Endpoint}
+	return Options{Program: program, Server: ensembletest.Start(t, kind)}
 }
 
 // It passes, and has its faults.

@@ -10,6 +10,7 @@ import (
 
 	"music/integration/evaluate/battery"
 	"music/integration/evaluate/ensemble"
+	"music/integration/evaluate/ensemble/ensembletest"
 	"music/integration/evaluate/judge"
 	"music/integration/evaluate/section"
 	"music/integration/evaluate/store/storetest"
@@ -27,12 +28,7 @@ func serve(t *testing.T) string {
 	}
 	kind, err := ensemble.Etcd(t.Context())
 	require.NoError(t, err)
-	all, err := kind.StartAll(t.Context(), 1, func(int) ensemble.Member {
-		return ensemble.Member{Members: []string{"127.0.0.1"}, Dir: t.TempDir(), Log: t.Output()}
-	})
-	require.NoError(t, err)
-	t.Cleanup(all.Kill)
-	return all[0].Endpoint
+	return ensembletest.Start(t, kind)
 }
 
 // Values in etcd and in Cassandra: both pass. A holder whose lock is taken away writes into

@@ -12,6 +12,7 @@ import (
 
 	"music/integration/evaluate/battery"
 	"music/integration/evaluate/ensemble"
+	"music/integration/evaluate/ensemble/ensembletest"
 	"music/integration/evaluate/judge"
 	"music/integration/evaluate/section"
 	"music/integration/evaluate/store"
@@ -32,12 +33,7 @@ func serve(t *testing.T) string {
 	defer cancel()
 	kind, err := ensemble.ZooKeeper(ctx, t.Output())
 	require.NoError(t, err)
-	all, err := kind.StartAll(ctx, 1, func(int) ensemble.Member {
-		return ensemble.Member{Members: []string{"127.0.0.1"}, Dir: t.TempDir(), Fast: true, Log: t.Output()}
-	})
-	require.NoError(t, err)
-	t.Cleanup(all.Kill)
-	return all[0].Endpoint
+	return ensembletest.Start(t, kind)
 }
 
 // It passes, in both forms, and has its faults.
