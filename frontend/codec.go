@@ -49,7 +49,7 @@ func (c *codec) plainBody(e *wire.Envelope) ([]byte, error) {
 
 // uncompressed is plainBody with the custom payload.
 func (c *codec) uncompressed(e wire.Envelope) ([]byte, error) {
-	if !c.framing.Compressed(e.Header) {
+	if !c.framing.Compressed(&e.Header) {
 		return e.Body(), nil
 	}
 	if !e.Whole() {
@@ -81,7 +81,7 @@ const maxDecoded = 64 << 20
 
 // plainAnswer returns the decompressed body of a response, and the flags that apply to it.
 func (c *codec) plainAnswer(e wire.Envelope) ([]byte, primitive.HeaderFlag, error) {
-	if !c.framing.Compressed(e.Header) {
+	if !c.framing.Compressed(&e.Header) {
 		return e.Body(), e.Flags, nil
 	}
 	body, err := wire.Decompress(c.framing.Compression, e.Body(), nil, maxDecoded)

@@ -31,7 +31,7 @@ func (c *conn) decideExecute(e *wire.Envelope) decision {
 // executed returns the prepared id of an EXECUTE. The id is a hash, which does not compress, so
 // most compressed bodies begin with it unchanged and need not be decompressed.
 func (c *conn) executed(e *wire.Envelope) ([]byte, error) {
-	if c.framing.Compressed(e.Header) && !e.Flags.Contains(primitive.HeaderFlagCustomPayload) {
+	if c.framing.Compressed(&e.Header) && !e.Flags.Contains(primitive.HeaderFlagCustomPayload) {
 		if id, ok := shortBytes(wire.UncompressedPrefix(c.framing.Compression, e.Body())); ok {
 			return id, nil
 		}

@@ -207,7 +207,11 @@ func (p *peer) tryNext() (*frame.Frame, error) {
 // decodable tells whether a whole envelope has been taken out of segments.
 func (p *peer) decodable() bool {
 	b := p.payload.Bytes()
-	return len(b) >= wire.HeaderSize && len(b) >= wire.ReadHeader(b).Size()
+	if len(b) < wire.HeaderSize {
+		return false
+	}
+	h := wire.ReadHeader(b)
+	return len(b) >= h.Size()
 }
 
 // answer reads the next envelope, which must be on this stream, and returns its message.

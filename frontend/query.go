@@ -25,11 +25,25 @@ func (c *conn) decideQuery(e *wire.Envelope) decision {
 	if err != nil {
 		return c.unreadable(*e, err)
 	}
+	keyspace := c.keyspaceHere(own)
+	if whole && c.classifier.Forwards(text, keyspace) {
+		return decision{}
+	}
+	return c.decideText(e, text, rest, whole, keyspace)
+}
+
+// decideText decides about a QUERY by its text, as far as that has arrived. rest is the body after
+// the text.
+func (c *conn) decideText(e *wire.Envelope, text, rest []byte, whole bool, keyspace string) decision {
 	var r classify.Result
-	if ok := c.classifier.Classify(&r, text, whole, c.keyspaceHere(own)); !ok {
+	if ok := c.classifier.Classify(&r, text, whole, keyspace); !ok {
 		return c.unreadable(*e, wire.ErrShort)
 	}
-	return c.decideKind(e, &r, text, rest).on(r.Unlisted)
+	d := c.decideKind(e, &r, text, rest).on(r.Unlisted)
+	if whole && d == (decision{}) {
+		c.classifier.Keep(&r, text, keyspace)
+	}
+	return d
 }
 
 // decideKind decides about a QUERY, or an EXECUTE of a reread statement, whose text has been

@@ -167,7 +167,7 @@ func Strictest(tables []*Table) (which *Table, policy Policy) {
 }
 
 // Tables holds all tables by name. It is safe for concurrent use, and looking a table up takes no
-// lock. For a nil *Tables, Version returns 0 and InSchema true.
+// lock. For a nil *Tables, Version returns 0, Names the zero value and InSchema true.
 type Tables struct {
 	byName atomic.Pointer[map[string]*Table]
 	all    atomic.Pointer[map[string]struct{}] // keys of the tables in the schema; nil until Read is called
@@ -239,6 +239,20 @@ func (t *Tables) InSchema(key []byte) bool {
 	}
 	_, known := (*all)[string(key)]
 	return known
+}
+
+// Names stands for what Find and InSchema return: while it is the same, they return the same.
+type Names struct {
+	byName *map[string]*Table
+	all    *map[string]struct{}
+}
+
+// Names returns the present one.
+func (t *Tables) Names() Names {
+	if t == nil {
+		return Names{}
+	}
+	return Names{t.byName.Load(), t.all.Load()}
 }
 
 // Set publishes a table's state; nil makes it an ordinary table. After it returns every statement

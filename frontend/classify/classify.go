@@ -5,6 +5,7 @@ package classify
 import (
 	"cmp"
 	"encoding/hex"
+	"hash/maphash"
 
 	"music/frontend/catalog"
 	"music/frontend/wire"
@@ -43,6 +44,9 @@ type Result struct {
 type Classifier struct {
 	Tables *catalog.Tables // nil if locks are off
 	name   []byte          // memory of the TableKey last returned
+
+	kept *[keptTexts]keptText // by their hashes; nil before the first
+	seed maphash.Seed
 }
 
 // Classify classifies a statement by its text, into r, which must be empty. whole means that all of

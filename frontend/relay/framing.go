@@ -23,7 +23,7 @@ func (f *Framing) SetSegmented(segmented bool) { f.inSegments.Store(segmented) }
 func (f *Framing) Segmented() bool { return f.inSegments.Load() }
 
 // Compressed reports whether the body of an envelope is compressed.
-func (f *Framing) Compressed(h wire.Header) bool {
+func (f *Framing) Compressed(h *wire.Header) bool {
 	return h.Flags.Contains(primitive.HeaderFlagCompressed) && !f.Segmented()
 }
 

@@ -70,7 +70,7 @@ func (h Header) Protocol() primitive.ProtocolVersion {
 }
 
 // Size returns the length of header and body on the wire.
-func (h Header) Size() int { return HeaderSize + int(h.Length) }
+func (h *Header) Size() int { return HeaderSize + int(h.Length) }
 
 // Envelope is one message of the protocol, or the part of it that has arrived. Raw usually lies in
 // a read buffer, so a function that is given an envelope must not keep Raw after it returns.
@@ -93,10 +93,10 @@ func (e *Envelope) Read(b []byte) {
 }
 
 // Whole reports whether all of the body has arrived.
-func (e Envelope) Whole() bool { return len(e.Raw) == e.Size() }
+func (e *Envelope) Whole() bool { return len(e.Raw) == e.Size() }
 
 // Body returns the part of the body that has arrived.
-func (e Envelope) Body() []byte { return e.Raw[HeaderSize:] }
+func (e *Envelope) Body() []byte { return e.Raw[HeaderSize:] }
 
 // Supported reports whether the proxy speaks a protocol version.
 func Supported(v primitive.ProtocolVersion) bool {

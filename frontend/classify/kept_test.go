@@ -1,0 +1,93 @@
+package classify
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/frontend/catalog"
+)
+
+// keep has a classifier keep a text, if it may, as a connection does after a decision to forward it.
+func keep(t *testing.T, c *Classifier, text, keyspace string) {
+	t.Helper()
+	var r Result
+	require.True(t, c.Classify(&r, []byte(text), true, keyspace))
+	require.Nil(t, r.Unlisted)
+	c.Keep(&r, []byte(text), keyspace)
+}
+
+// A text that was forwarded is known again, until something changes that this depended on.
+func TestForwardsWhatIsKept(t *testing.T) {
+	const read, write = "SELECT v FROM t WHERE k = 1", "UPDATE t SET v = 1 WHERE k = 1"
+	changes := map[string]func(*catalog.Tables){
+		"its table becomes critical":           func(all *catalog.Tables) { all.Set("ks", "t", new(catalog.Critical)) },
+		"its table is no longer in the schema": func(all *catalog.Tables) { all.Read([][2]string{{"ks", "other"}}) },
+	}
+	for what, change := range changes {
+		for _, prepared := range []bool{false, true} {
+			all := catalog.NewTables()
+			all.Read([][2]string{{"ks", "t"}, {"ks", "other"}})
+			if prepared {
+				all.Of("ks", "t")
+			}
+			c := &Classifier{Tables: all}
+			for _, text := range []string{read, write} {
+				assert.False(t, c.Forwards([]byte(text), "ks"))
+				keep(t, c, text, "ks")
+				assert.True(t, c.Forwards([]byte(text), "ks"))
+				assert.False(t, c.Forwards([]byte(text), "other"), "another table")
+				assert.False(t, c.Forwards([]byte(strings.Replace(text, "1", "2", 1)), "ks"), "another text")
+			}
+			change(all)
+			for _, text := range []string{read, write} {
+				assert.False(t, c.Forwards([]byte(text), "ks"), "%s: %s", text, what)
+			}
+		}
+	}
+}
+
+// Only short statements on one ordinary table are kept, and no more than keptTexts of them.
+func TestKeepsLittle(t *testing.T) {
+	all := catalog.NewTables()
+	all.Set("ks", "critical", new(catalog.Critical))
+	c := &Classifier{Tables: all}
+	for _, text := range []string{
+		"SELECT v FROM critical", "UPDATE critical SET v = 1 WHERE k = 1", "USE ks", "SELECT * FROM system.local", "DROP TABLE t",
+		"BEGIN BATCH UPDATE t SET v = 1 WHERE k = 1; UPDATE u SET v = 1 WHERE k = 1; APPLY BATCH", "DELETE FROM music.sessions", "TRUNCATE t",
+		"SELECT v FROM t WHERE k = '" + strings.Repeat("x", keptLength) + "'",
+	} {
+		keep(t, c, text, "ks")
+		assert.False(t, c.Forwards([]byte(text), "ks"), text)
+	}
+	known := 0
+	for range 2 {
+		for i := range 3 * keptTexts {
+			text := "SELECT v FROM t" + strings.Repeat(" ", i)
+			if keep(t, c, text, "ks"); c.Forwards([]byte(text), "ks") {
+				known++
+			}
+		}
+	}
+	assert.Equal(t, 6*keptTexts, known, "each is known while it is the last")
+}
+
+// A schema that is read between the decision and Keep counts, too.
+func TestKeepsByTheSchemaOfNow(t *testing.T) {
+	all := tables()
+	c, r := &Classifier{Tables: all}, Result{}
+	text := []byte("UPDATE bank.plain SET v = 1 WHERE k = 1")
+	require.True(t, c.Classify(&r, text, true, ""))
+	all.Read(nil)
+	c.Keep(&r, text, "")
+	assert.False(t, c.Forwards(text, ""))
+}
+
+// Without locks nothing is critical.
+func TestKeepsWithoutLocks(t *testing.T) {
+	c := new(Classifier)
+	keep(t, c, "SELECT v FROM t", "ks")
+	assert.True(t, c.Forwards([]byte("SELECT v FROM t"), "ks"))
+}
