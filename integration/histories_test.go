@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,14 +60,18 @@ func patient(c client, s statement) (o outcome) {
 	return o
 }
 
-// eachHistory calls do with the seeds of n histories, several concurrently.
-func eachHistory(n int, do func(seed uint64)) {
+// eachHistory calls do with the seeds of n histories, several concurrently, and logs now and then
+// how many have begun.
+func eachHistory(t *testing.T, n int, do func(seed uint64)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	end := time.Now().Add(*historiesFor)
 	for range *historiesWorkers {
 		workers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(n) && time.Now().Before(end); i = next.Add(1) - 1 {
+				if i > 0 && i%1000 == 0 {
+					t.Logf("%d of %d histories have begun", i, n)
+				}
 				do(*historiesFirst + uint64(i))
 			}
 		})
@@ -82,7 +87,7 @@ func TestHistoriesAreAnsweredLikeLightweightTransactions(t *testing.T) {
 	s.makeTwins("@critical(unlocked=auto)")
 	direct := d.open(t, needEnvironment(t).direct(), s.keyspace)
 	var compared, abandoned, applied atomic.Int64
-	eachHistory(*historiesCount, func(seed uint64) {
+	eachHistory(t, *historiesCount, func(seed uint64) {
 		h := oneClientHistory{keyspace: s.keyspace, key: fmt.Sprintf("h%d", seed), direct: direct, proxied: s.client}
 		h.play(seed)
 		assert.Empty(t, h.difference, "seed %d", seed)
@@ -160,8 +165,10 @@ func (h *oneClientHistory) send(c client, w conditionalWrite, table string) outc
 
 // sharedWrite is a write of one of several clients on one row.
 type sharedWrite struct {
-	kind      int
-	value, is int
+	kind          int
+	value, is, or int
+	column, using string
+	row           string // the condition on the key, with the key as %[1]s
 }
 
 // sharedTold is the answer to a sharedWrite.
@@ -173,20 +180,45 @@ type sharedTold struct {
 // sharedRow is the state of the row; 0: there is none.
 type sharedRow int
 
-// text returns the write as CQL.
-func (w sharedWrite) text(table, key string) string {
-	row := fmt.Sprintf(" WHERE k = '%s' AND c = 1", key)
+// sharedColumns are columns that the clients of a history write, each with a text in which only the
+// value is a digit of 1 to 3.
+func sharedColumns() [][2]string {
+	return [][2]string{
+		{"a", "%d"}, {"a", "abs(-%d)"}, {"t", "'%d' + ''"}, {"tp", "(%d, 'x')"}, {"ud", "{f: %d, g: 'x'}"}, {"fu", "{f: %d}"}, {"ve", "[%d, 0]"}, {"vt", "['%d', '']"},
+		{"m", "{'a': %d}"}, {"e", "{%d, 9}"}, {"li", "[%d, 8]"}, {"fl", "[%d, 7]"},
+	}
+}
+
+// sharedWriteOf makes up a write on the column of a history.
+func sharedWriteOf(r *rand.Rand, column string) sharedWrite {
+	rows := []string{"k = '%[1]s' AND c = 1", "k = '%[1]s' AND c = 1", "k IN ('%[1]s') AND c IN (1)", "c = 3 - 2 AND k = '%[1]s' + ''"}
+	w := sharedWrite{kind: r.IntN(8), value: 1 + r.IntN(3), is: 1 + r.IntN(3), or: 1 + r.IntN(3), column: column, row: " WHERE " + rows[r.IntN(len(rows))]}
+	if r.IntN(4) == 0 {
+		w.using = " USING TTL 90000"
+	}
+	return w
+}
+
+// text returns the write as CQL, where value makes the text of a value.
+func (w sharedWrite) text(table, key, value string) string {
+	is := func(n int) string { return fmt.Sprintf(value, n) }
+	row := fmt.Sprintf(w.row, key)
+	update := fmt.Sprintf("UPDATE %s%s SET %s = %s%s IF ", table, w.using, w.column, is(w.value), row)
 	switch w.kind {
 	case 0:
-		return fmt.Sprintf("INSERT INTO %s (k, c, a) VALUES ('%s', 1, %d) IF NOT EXISTS", table, key, w.value)
+		return fmt.Sprintf("INSERT INTO %s (k, c, %s) VALUES ('%s', 1, %s) IF NOT EXISTS%s", table, w.column, key, is(w.value), w.using)
 	case 1:
 		return "DELETE FROM " + table + row + " IF EXISTS"
 	case 2:
-		return fmt.Sprintf("UPDATE %s SET a = %d%s IF EXISTS", table, w.value, row)
+		return update + "EXISTS"
 	case 3:
-		return fmt.Sprintf("BEGIN BATCH UPDATE %s SET a = %d%s IF a = %d; INSERT INTO %s (k, c) VALUES ('%s', 2) APPLY BATCH", table, w.value, row, w.is, table, key)
+		return fmt.Sprintf("BEGIN BATCH %s%s = %s; INSERT INTO %s (k, c) VALUES ('%s', 2) APPLY BATCH", update, w.column, is(w.is), table, key)
+	case 4:
+		return fmt.Sprintf("%s%s IN (%s, %s)", update, w.column, is(w.is), is(w.or))
+	case 5:
+		return update + w.column + " != " + is(w.is)
 	}
-	return fmt.Sprintf("UPDATE %s SET a = %d%s IF a = %d", table, w.value, row, w.is)
+	return update + w.column + " = " + is(w.is)
 }
 
 // step returns whether the write is applied to a row, and the row afterwards.
@@ -196,6 +228,10 @@ func (w sharedWrite) step(row sharedRow) (applied bool, after sharedRow) {
 		applied = row == 0
 	case 1, 2:
 		applied = row != 0
+	case 4:
+		applied = row == sharedRow(w.is) || row == sharedRow(w.or)
+	case 5:
+		applied = row != sharedRow(w.is)
 	default:
 		applied = row == sharedRow(w.is)
 	}
@@ -230,7 +266,7 @@ func TestHistoriesOfSeveralClientsAreLinearizable(t *testing.T) {
 	other := startProxy(t, nil)
 	clients := []client{s.client, d.open(t, s.address, s.keyspace), d.open(t, other.address, s.keyspace)}
 	var linearizable, unknown atomic.Int64
-	eachHistory(*historiesShared, func(seed uint64) {
+	eachHistory(t, *historiesShared, func(seed uint64) {
 		ops := playShared(t, clients, s.keyspace+".locked", seed)
 		for _, o := range ops {
 			if o.Output.(sharedTold).unknown {
@@ -252,14 +288,15 @@ func playShared(t *testing.T, clients []client, table string, seed uint64) []por
 	var ops []porcupine.Operation
 	var group sync.WaitGroup
 	began := time.Now()
+	column := sharedColumns()[seed%uint64(len(sharedColumns()))]
 	for i, c := range clients {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		group.Go(func() {
 			for range historyLength {
-				w := sharedWrite{kind: r.IntN(6), value: 1 + r.IntN(3), is: 1 + r.IntN(3)}
+				w := sharedWriteOf(r, column[0])
 				called := int64(time.Since(began))
-				o := patient(c, statement{cql: w.text(table, fmt.Sprintf("s%d", seed))})
-				told, returned := sharedAnswer(o), int64(time.Since(began))
+				o := patient(c, statement{cql: w.text(table, fmt.Sprintf("s%d", seed), column[1])})
+				told, returned := sharedAnswer(o, column[0]), int64(time.Since(began))
 				assert.False(t, o.failure != nil && !trouble(o), "%v: %v", w, o)
 				if told.unknown {
 					returned = math.MaxInt64
@@ -277,16 +314,21 @@ func playShared(t *testing.T, clients []client, table string, seed uint64) []por
 	return ops
 }
 
-// sharedAnswer returns what an answer says.
-func sharedAnswer(o outcome) (a sharedTold) {
+// sharedAnswer returns what an answer says of a column.
+func sharedAnswer(o outcome, shown string) (a sharedTold) {
 	if o.failure != nil {
 		return sharedTold{unknown: true}
 	}
 	a.applied = told(o, "[applied]") == "true"
-	for i, column := range o.columns {
-		if column == "a" && !a.applied {
-			_, _ = fmt.Sscan(o.rows[0][i], &a.shown)
-		}
+	at := slices.Index(o.columns, shown)
+	if a.applied || at < 0 {
+		return a
+	}
+	if shown > "tp" {
+		at += len(o.rows[0]) - len(o.columns) // gocql shows the parts of a tuple as cells
+	}
+	if n := strings.IndexAny(o.rows[0][at], "123"); n >= 0 {
+		a.shown = int(o.rows[0][at][n] - '0')
 	}
 	return a
 }
