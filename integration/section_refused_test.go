@@ -89,9 +89,23 @@ func TestTablesThatCannotBeCritical(t *testing.T) {
 	s.works(s.client, "ALTER TABLE "+keyspace+".hidden DROP n")
 	s.works(s.client, "ALTER TABLE "+keyspace+".hidden ADD n int")
 	s.works(s.client, "LOCK "+keyspace+".hidden WHERE k = 'x'")
+	s.works(s.client, "CREATE TABLE "+keyspace+".ordered (k text PRIMARY KEY, v 'org.apache.cassandra.db.marshal.PartitionerDefinedOrder')")
+	s.hindered("ALTER TABLE "+keyspace+".ordered WITH comment = '@critical'", "its column v is of type 'org.apache.cassandra.db.marshal.PartitionerDefinedOrder")
 	s.works(s.client, "CREATE KEYSPACE IF NOT EXISTS section_volatile WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} AND durable_writes = false")
 	s.hindered("CREATE TABLE section_volatile.t (k int PRIMARY KEY) WITH comment = '@critical'", `ALTER KEYSPACE "section_volatile" WITH durable_writes = true`)
 	s.works(s.client, "DROP KEYSPACE section_volatile")
+}
+
+// A table with a vector of collections can be critical: what is in it is kept when its key is
+// synchronised.
+func TestTablesWithVectorsOfCollections(t *testing.T) {
+	s := newTableFixture(t, "section_vectors", "@critical")
+	table := s.keyspace + ".vectors"
+	s.works(s.client, "CREATE TABLE "+table+" (k text PRIMARY KEY, v vector<frozen<list<int>>, 2>, n int)")
+	s.works(s.client, "INSERT INTO "+table+" (k, v) VALUES ('x', [[1], [2, 3]])")
+	s.works(s.client, "ALTER TABLE "+table+" WITH comment = '@critical(auto)'")
+	s.works(s.client, "UPDATE "+table+" SET n = 1 WHERE k = 'x'")
+	assert.Equal(t, [][]string{{`"{\"k\": \"x\", \"n\": 1, \"v\": [[1], [2, 3]]}"`}}, s.works(s.client, "SELECT JSON * FROM "+table+" WHERE k = 'x'").rows)
 }
 
 // hindered checks that a schema change is refused, with the reason.

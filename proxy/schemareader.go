@@ -207,7 +207,10 @@ func (r *schemaReader) readColumns(ctx context.Context, t *dataTable) error {
 		case "static":
 			t.Static = append(t.Static, name)
 		}
-		if !releaseTellsElements(r.release) && manyCells(cqlType, kind) {
+		switch {
+		case synchronise.Foreign(cqlType):
+			t.Refused = fmt.Sprintf("its column %s is of type %s, a class that the proxy does not know and cannot read", name, cqlType)
+		case !releaseTellsElements(r.release) && manyCells(cqlType, kind):
 			t.Refused = fmt.Sprintf("its column %s is not frozen: Cassandra %s does not show the times to live in it", name, r.release)
 		}
 	}
