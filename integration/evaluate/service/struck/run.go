@@ -97,14 +97,11 @@ func (s *Stage) Run(ctx context.Context, o Options) (*Result, error) {
 		return result, err
 	}
 	section.Rest(ctx, o.Settle)
-	for n := 0; n < o.Strikes; section.Rest(ctx, o.Settle) {
-		struck, err := r.strike(ctx)
-		if err != nil {
+	for result.struck() < o.Strikes {
+		if err := r.strike(ctx); err != nil {
 			return result, err
 		}
-		if struck {
-			n++
-		}
+		section.Rest(ctx, o.Settle) // in which what was said before the fault is heard
 	}
 	if err := r.finish(ctx); err != nil {
 		return result, err
@@ -216,11 +213,11 @@ func (r *run) victim(ctx context.Context) (*process, error) {
 	return nil, fmt.Errorf("nobody is in a section: %w", ctx.Err())
 }
 
-// strike strikes one process, for longer than its lease, and mends it. It reports whether that was in a section.
-func (r *run) strike(ctx context.Context) (bool, error) {
+// strike strikes one process, for longer than its lease, and mends it.
+func (r *run) strike(ctx context.Context) error {
 	p, err := r.victim(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	s := Strike{Kind: r.o.Kinds[len(r.result.Strikes)%len(r.o.Kinds)], Client: p.id, From: judge.Now()}
 	span := lease + time.Duration(r.random.IntN(1500)+100)*time.Millisecond
@@ -241,7 +238,7 @@ func (r *run) strike(ctx context.Context) (bool, error) {
 	}
 	s.To = judge.Now()
 	r.result.Strikes = append(r.result.Strikes, s)
-	return len(s.inside(r.result.History.Ops())) > 0, err
+	return err
 }
 
 // finish ends all processes in order, first those that give the others work; whoever has not ended with ctx is killed.

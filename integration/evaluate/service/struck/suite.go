@@ -49,7 +49,7 @@ func (s Suite) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stage.Close()) }()
-	load := experiment.MachineLoad()
+	load, commit := experiment.MachineLoad(), ours.Commit()
 	var all []*tally
 	for _, over := range []string{service.OverOurs, service.OverMusic, service.OverPrinted, service.OverRepaired, service.OverNothing} {
 		for _, what := range []string{homing, portal} {
@@ -73,7 +73,7 @@ func (s Suite) Run(ctx context.Context) (err error) {
 	if err := os.MkdirAll(s.Out, 0o755); err != nil { //nolint:gosec // a report is for everybody
 		return err
 	}
-	text := s.page(all, load+", "+experiment.MachineLoad())
+	text := s.page(all, commit, load+", "+experiment.MachineLoad())
 	return errors.Join(ctx.Err(), os.WriteFile(filepath.Join(s.Out, "services.md"), []byte(text), 0o644)) //nolint:gosec // a report is for everybody
 }
 
@@ -115,8 +115,8 @@ that are lost. MUSIC tells its holders of no lease, so that one which wakes up w
 |---|---|---|---|---|---|---|
 `
 
-// page returns the page. load is that of the machine before and after.
-func (s Suite) page(all []*tally, load string) string {
+// page returns the page. commit is the product's, load that of the machine before and after.
+func (s Suite) page(all []*tally, commit, load string) string {
 	var b strings.Builder
 	b.WriteString(preface)
 	for _, t := range all {
@@ -146,7 +146,7 @@ func (s Suite) page(all []*tally, load string) string {
 		}
 	}
 	fmt.Fprintf(&b, "\n`%s`, the product %s, %s, load %s, on %d cores. Seed %d: what strikes when depends on it, what meets what also on the machine.\n",
-		s.Command, ours.Commit(), time.Now().UTC().Format(time.RFC3339), load, runtime.NumCPU(), s.Seed)
+		s.Command, commit, time.Now().UTC().Format(time.RFC3339), load, runtime.NumCPU(), s.Seed)
 	return b.String()
 }
 
