@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
@@ -15,6 +16,7 @@ import (
 	"music/integration/evaluate/curator"
 	"music/integration/evaluate/ensemble"
 	"music/integration/evaluate/ours"
+	"music/integration/evaluate/section"
 	"music/integration/evaluate/shedlock"
 	"music/integration/wan"
 )
@@ -79,7 +81,7 @@ func (w *world) start(ctx context.Context) (err error) {
 		return err
 	}
 	for site := 1; site <= sites; site++ {
-		if err := w.startProxy(ctx, site); err != nil {
+		if err := patiently(ctx, func() error { return w.startProxy(ctx, site) }); err != nil {
 			return err
 		}
 	}
@@ -151,16 +153,37 @@ func (w *world) prepare(ctx context.Context) error {
 		return err
 	}
 	for _, s := range Systems() {
-		client, err := s.open(w.place(1))
-		if errors.Is(err, errNoServer) {
-			continue
-		}
-		if err != nil {
+		if err := patiently(ctx, func() error { return w.makeTables(s) }); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
-		client.Close()
 	}
 	return w.nodes.Wait(ctx)
+}
+
+// makeTables has a client of a system make its tables.
+func (w *world) makeTables(s System) error {
+	client, err := s.open(w.place(1))
+	if errors.Is(err, errNoServer) {
+		return nil
+	}
+	if err == nil {
+		client.Close()
+	}
+	return err
+}
+
+// patiently tries something until it succeeds, for some minutes: on a busy machine, what waits for nodes gives up.
+func patiently(ctx context.Context, do func() error) error {
+	const limit = 3 * time.Minute
+	ctx, end := context.WithTimeout(ctx, limit)
+	defer end()
+	for {
+		err := do()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		section.Rest(ctx, time.Second)
+	}
 }
 
 // place returns the place of client k.

@@ -178,15 +178,6 @@ func (r *Result) Struck() (n map[string]int, overtaken int) {
 	return n, overtaken
 }
 
-// struck is how many faults of all kinds have struck a process in a section.
-func (r *Result) struck() (n int) {
-	byKind, _ := r.Struck()
-	for _, of := range byKind {
-		n += of
-	}
-	return n
-}
-
 // inside returns the keys that the process held when it was struck.
 func (s Strike) inside(ops []judge.Op) map[string]bool {
 	keys := map[string]bool{}

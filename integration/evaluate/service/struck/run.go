@@ -97,11 +97,15 @@ func (s *Stage) Run(ctx context.Context, o Options) (*Result, error) {
 		return result, err
 	}
 	section.Rest(ctx, o.Settle)
-	for result.struck() < o.Strikes {
-		if err := r.strike(ctx); err != nil {
+	for n := 0; n < o.Strikes; {
+		s, err := r.strike(ctx)
+		if err != nil {
 			return result, err
 		}
 		section.Rest(ctx, o.Settle) // in which what was said before the fault is heard
+		if len(s.inside(result.History.Ops())) > 0 {
+			n++
+		}
 	}
 	if err := r.finish(ctx); err != nil {
 		return result, err
@@ -214,12 +218,12 @@ func (r *run) victim(ctx context.Context) (*process, error) {
 }
 
 // strike strikes one process, for longer than its lease, and mends it.
-func (r *run) strike(ctx context.Context) error {
+func (r *run) strike(ctx context.Context) (s Strike, err error) {
 	p, err := r.victim(ctx)
 	if err != nil {
-		return err
+		return s, err
 	}
-	s := Strike{Kind: r.o.Kinds[len(r.result.Strikes)%len(r.o.Kinds)], Client: p.id, From: judge.Now()}
+	s = Strike{Kind: r.o.Kinds[len(r.result.Strikes)%len(r.o.Kinds)], Client: p.id, From: judge.Now()}
 	span := lease + time.Duration(r.random.IntN(1500)+100)*time.Millisecond
 	switch s.Kind {
 	case Killed:
@@ -238,7 +242,7 @@ func (r *run) strike(ctx context.Context) error {
 	}
 	s.To = judge.Now()
 	r.result.Strikes = append(r.result.Strikes, s)
-	return err
+	return s, err
 }
 
 // finish ends all processes in order, first those that give the others work; whoever has not ended with ctx is killed.
