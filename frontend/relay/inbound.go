@@ -17,6 +17,7 @@ type Inbound struct {
 
 	buf  []byte // from buffers, unless an envelope was too large for those
 	r, w int    // the window is buf[r:w]
+	full bool   // the last read has filled buf: more is there
 
 	account Account // counts buf while the rest of a message is waited for
 
@@ -64,7 +65,17 @@ func (in *Inbound) Fill(want int) error {
 		return io.EOF
 	}
 	in.w += in.n
+	in.full = in.w == len(in.buf)
 	return nil
+}
+
+// size returns the size of the buffer for an empty window: a large answer takes fewer reads and
+// writes with a large one.
+func (in *Inbound) size() int {
+	if in.full {
+		return largeSize
+	}
+	return smallSize
 }
 
 // fillWrapped reads a socket that offers no way to ask whether there is something to read. Between
@@ -122,7 +133,7 @@ func (in *Inbound) attempt(fd uintptr) bool {
 func (in *Inbound) makeRoom(want int) bool {
 	if in.r == in.w {
 		in.r, in.w = 0, 0
-		if len(in.buf) > smallSize {
+		if len(in.buf) != in.size() {
 			in.release()
 		}
 		return true
@@ -156,7 +167,7 @@ func (in *Inbound) makeRoom(want int) bool {
 // hold takes a buffer from the pool if there is none.
 func (in *Inbound) hold() {
 	if in.buf == nil {
-		in.buf = in.buffers.borrow(smallSize)
+		in.buf = in.buffers.borrow(in.size())
 	}
 }
 

@@ -3,7 +3,9 @@ package relay
 import (
 	"io"
 	"net"
+	"os"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -32,4 +34,35 @@ func TestWrappedSocketKeepsNoBuffer(t *testing.T) {
 	assert.Zero(t, len(in.buf), "while it waited")
 	wrote.Wait()
 	_ = near.Close()
+}
+
+// pipeEnd is a socket whose bytes come from a pipe: all that was written can be read at once.
+type pipeEnd struct {
+	net.Conn
+	file *os.File
+}
+
+// SyscallConn implements syscall.Conn.
+func (p pipeEnd) SyscallConn() (syscall.RawConn, error) { return p.file.SyscallConn() }
+
+// While a read fills the buffer the next one has a large buffer, and a small one again when there is less to read.
+func TestFullBufferIsFollowedByALargeOne(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { _, _ = r.Close(), w.Close() }()
+	in := NewInbound(pipeEnd{file: r}, new(Buffers), Account{})
+	defer in.close()
+	fill := func(size int) {
+		t.Helper()
+		require.NoError(t, in.Fill(1))
+		assert.Len(t, in.buf, size)
+		in.r = in.w
+	}
+	_, err = w.Write(make([]byte, smallSize+100))
+	require.NoError(t, err)
+	fill(smallSize)
+	fill(largeSize)
+	_, err = w.Write(make([]byte, 100))
+	require.NoError(t, err)
+	fill(smallSize)
 }
