@@ -103,6 +103,48 @@ func TestStatementsOfANewKey(t *testing.T) {
 	assert.Less(t, s.work("system", "peers_v2").reads-local.reads, int64(sections), "somebody asks for the schema with each key")
 }
 
+// A section of one put on a key that was locked before, and that nobody has read under its lock, is
+// the two LWTs and the put: the data are not read, and nothing else is written. The first get
+// synchronises the key.
+func TestStatementsOfAKeyThatIsOnlyWritten(t *testing.T) {
+	s := newTableFixture(t, "lwts_only_written", "@critical")
+	const keys = 10
+	released := func(lwts int64) {
+		t.Helper()
+		eventually(t, time.Minute, "all keys are released", func() error {
+			if n := s.work(s.keyspace, s.companion()).writes; n != lwts {
+				return fmt.Errorf("%d LWTs", n)
+			}
+			return nil
+		})
+	}
+	for visit := range int64(3) {
+		rows, data := s.work(s.keyspace, s.companion()), s.work(s.keyspace, "accounts")
+		for i := range keys {
+			s.newKey(fmt.Sprint("key", i))
+		}
+		released(rows.writes + 2*keys)
+		if visit > 0 {
+			assert.Equal(t, work{data.reads, data.writes + keys}, s.work(s.keyspace, "accounts"), "data, visit %d", visit)
+		}
+		assert.Equal(t, []byte{2}, s.dirty("key0"), "visit %d", visit)
+	}
+	rows, data := s.work(s.keyspace, s.companion()), s.work(s.keyspace, "accounts")
+	ref := s.grant(s.works(s.client, "LOCK ACCOUNTS WHERE branch = 'key0'"), "HELD")
+	s.works(s.client, fmt.Sprintf("SELECT balance FROM ACCOUNTS WHERE branch = 'key0' USING LOCK %d", ref))
+	s.grant(s.works(s.client, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = 'key0' USING LOCK %d", ref)), "RELEASED")
+	released(rows.writes + 2)
+	assert.Greater(t, s.work(s.keyspace, "accounts").writes, data.writes, "the get did not synchronise")
+	assert.Equal(t, []byte{0}, s.dirty("key0"))
+}
+
+// dirty returns the byte of that column of a branch's lock row.
+func (s *tableFixture) dirty(branch string) (b []byte) {
+	s.t.Helper()
+	require.NoError(s.t, s.direct.Query("SELECT booleanAsBlob(dirty) FROM "+s.keyspace+"."+s.companion()+" WHERE k1 = ?", branch).Scan(&b))
+	return b
+}
+
 // newKey writes once to a branch under its lock.
 func (s *tableFixture) newKey(branch string) {
 	s.t.Helper()

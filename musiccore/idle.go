@@ -7,7 +7,7 @@ type idleKey struct {
 	lastDied      bool  // the last holder did not release the lock
 	nextBlockSize int32 // of the key
 	endings       endings
-	settled       Stamp // as in view
+	settled       settled
 }
 
 // idleKeyBytes is the longest key that is kept when it is idle. Cassandra takes keys of 64 KiB: so

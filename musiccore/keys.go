@@ -31,7 +31,7 @@ func (c *Core) forget(k *key) {
 		c.idle.put(k.id, idleKey{k.view.row, k.lastHolder.died, k.blocks.nextSize, k.endings, k.view.settled})
 	}
 	delete(c.commands, k.view.read.cmd)
-	k.dropStampRead()
+	k.endUnfenced()
 	c.timers.stop(&k.timer)
 	delete(c.keys, k.id)
 }

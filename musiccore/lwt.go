@@ -185,7 +185,7 @@ func (k *key) superseded(now Now) {
 // unnumbered again.
 func (k *key) dropLWT() {
 	if k.lwt.swap.If.What == IfAbsent {
-		k.dropStampRead() // somebody else has made the lock row
+		k.endUnfenced() // somebody else has made the lock row
 		k.noteNewKey(false)
 		k.waitForRival()
 	}

@@ -145,8 +145,8 @@ func (k *key) endReleased(now Now) {
 	if t.open || t.ops.flight.ops > 0 || t.synch.cmd != 0 {
 		return
 	}
-	if t.clean() && !t.broken {
-		k.view.settled = t.window.released
+	if dirty := !t.clean(); !t.broken && (!dirty || k.unfenced()) {
+		k.view.settled = settled{epoch: t.window.released, unfenced: dirty}
 	}
 	k.chooseBlockSize()
 	k.endTerm()
@@ -168,15 +168,15 @@ func (k *key) fenced(tk Ticket) {
 }
 
 // enqueuesFrom returns the row that an Enqueue is made from: the term that left it dirty in advance
-// may have ended with nothing that could still surface.
+// may have ended with nothing, or nothing of its own, that could still surface.
 func (v *view) enqueuesFrom() *Row {
 	r := v.pointer()
-	if r == nil || v.settled == 0 || r.Epoch != v.settled {
+	if r == nil || v.settled.epoch == 0 || r.Epoch != v.settled.epoch {
 		return r
 	}
-	clean := *r
-	clean.Dirty = false
-	return &clean
+	better := *r
+	better.Dirty, better.Unfenced = v.settled.unfenced, v.settled.unfenced
+	return &better
 }
 
 // presumeAbsent has a lock for one statement go without a read of the lock row, if the table's last

@@ -59,15 +59,16 @@ func (t *term) drained(tries int) bool {
 	return !t.unsettled || t.broken || t.synch.tries >= tries
 }
 
-// release sends the Release of the term. The row becomes clean only if no write can still surface
-// (I7, C6, C7, C17).
+// release sends the Release of the term. The row becomes clean only if no write can still surface,
+// and unfenced only if none of a term can (I7, C6, C7, C17).
 func (k *key) release(now Now) {
 	t := k.term
 	if len(k.queue.unnumbered)+len(k.piggyback.accepted) > 0 && !t.noPiggyback && k.waitsForLocalRead(now) {
 		return
 	}
 	dirty := t.unsettled || (t.dirty && !t.synced) || t.broken
-	if !dirty && (t.ops.flight.ops > 0 || t.synch.cmd != 0) {
+	unfenced := dirty && !t.broken && k.unfenced()
+	if (!dirty || unfenced) && (t.ops.flight.ops > 0 || t.synch.cmd != 0) {
 		k.invariantBroken(now, "I7", "a clean release with operations in flight")
 		return
 	}
@@ -83,7 +84,7 @@ func (k *key) release(now Now) {
 		t.block.plain = true
 	}
 	held := Row{Guard: k.view.row.Guard, Head: next - 1, Epoch: t.window.epoch}
-	l := lwt{purpose: purposeRelease, swap: Release(held, used, dirty, now.Clk)}
+	l := lwt{purpose: purposeRelease, swap: Release(held, used, dirty, now.Clk).leaving(unfenced)}
 	if !t.noPiggyback && next > t.lastRef {
 		k.piggybackEnqueues(now, &l)
 	}
@@ -137,7 +138,7 @@ func (k *key) releaseAbandoned(now Now) {
 		return
 	}
 	r.Head = k.queue.abandonedRun(r)
-	k.startLWT(now, lwt{purpose: purposeReleaseAbandoned, swap: Release(r, 2, r.DirtySince(k.table.closed), now.Clk)})
+	k.startLWT(now, lwt{purpose: purposeReleaseAbandoned, swap: Release(r, 2, r.DirtySince(k.table.closed), now.Clk).leaving(r.UnfencedSince(k.table.closed))})
 }
 
 // abandonedRun returns the last of the consecutive abandoned references from the head on: one LWT

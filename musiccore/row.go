@@ -36,14 +36,15 @@ type Block struct {
 // Last returns the highest reference of the block.
 func (b Block) Last() LockRef { return b.First + LockRef(b.N) - 1 }
 
-// Row is the lock row of one key: the registers Q = (Guard, Queue) and T = (Epoch, Head, Dirty,
-// Owner) of docs/protocol.md 2.1. Live references are Head..Guard. A Row is a value: a Queue must
-// not be modified once made.
+// Row is the lock row of one key: the registers Q = (Guard, Queue) and T = (Epoch, Head, Dirty and
+// Unfenced, Owner) of docs/protocol.md 2.1. Live references are Head..Guard. A Row is a value: a
+// Queue must not be modified once made.
 type Row struct {
 	Guard, Head LockRef
 	Queue       []Block
 	Epoch       Stamp
 	Dirty       bool
+	Unfenced    bool // of a dirty row: no put of a term can still surface (docs/protocol.md 2.3)
 	Owner       SessionID
 }
 
@@ -184,9 +185,17 @@ func (r Row) Next(passable func(LockRef, SessionID) bool) LockRef {
 // moment when the table was closed to plain writes.
 func (r Row) DirtySince(closed Stamp) bool { return r.Dirty || r.Epoch < closed }
 
+// UnfencedSince reports whether the row is dirty only because no term has ever fenced the key: what
+// can still surface are plain writes from below closed, and they lie below the epoch.
+func (r Row) UnfencedSince(closed Stamp) bool { return r.Dirty && r.Unfenced && r.Epoch >= closed }
+
+// leftOpen reports whether a term before, or a plain write above the epoch, may have left something
+// that can still surface. Only then does opening a term depend on who else has seen the row (M6).
+func (r Row) leftOpen(closed Stamp) bool { return r.DirtySince(closed) && !r.UnfencedSince(closed) }
+
 // sameTerm reports whether two rows show the same T register.
 func (r Row) sameTerm(o Row) bool {
-	return r.Epoch == o.Epoch && r.Head == o.Head && r.Dirty == o.Dirty && r.Owner == o.Owner
+	return r.Epoch == o.Epoch && r.Head == o.Head && r.Dirty == o.Dirty && r.Unfenced == o.Unfenced && r.Owner == o.Owner
 }
 
 // newer joins two views of one lock row register by register: a replica may have missed a commit,
@@ -200,7 +209,7 @@ func newer(a, b Row) (Row, bool) {
 		a.Guard, a.Queue = b.Guard, b.Queue
 	}
 	if b.Epoch > a.Epoch {
-		a.Epoch, a.Head, a.Dirty, a.Owner = b.Epoch, b.Head, b.Dirty, b.Owner
+		a.Epoch, a.Head, a.Dirty, a.Unfenced, a.Owner = b.Epoch, b.Head, b.Dirty, b.Unfenced, b.Owner
 	}
 	return a, true
 }

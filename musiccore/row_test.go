@@ -127,9 +127,10 @@ func TestEnqueueBehindOthersLeavesTheTermAlone(t *testing.T) {
 	require.True(t, equal(s.Set.Row, want), "%+v", s.Set.Row)
 }
 
-// Release, Preempt, Takeover and Renew: condition, head, epoch, dirty and owner of each.
+// Release, Preempt, Takeover and Renew: condition, head, epoch, dirty and owner of each. None of them
+// leaves a row unfenced by itself.
 func TestTermChanges(t *testing.T) {
-	r := Row{Guard: 9, Head: 5, Epoch: 100}
+	r := Row{Guard: 9, Head: 5, Epoch: 100, Dirty: true, Unfenced: true}
 	for _, c := range []struct {
 		name string
 		swap Swap

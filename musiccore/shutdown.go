@@ -147,7 +147,7 @@ func (k *key) bury(now Now, err error) {
 		k.c.answer(Answer{Op: q.op, Err: err})
 	}
 	delete(k.c.commands, k.view.read.cmd)
-	k.dropStampRead()
+	k.endUnfenced()
 	k.c.timers.stop(&k.timer)
 	delete(k.c.keys, k.id)
 }

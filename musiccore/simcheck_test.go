@@ -56,12 +56,13 @@ type history struct {
 
 // windowHistory is what happened to one epoch: which term used it, and how it ended.
 type windowHistory struct {
-	root    Stamp // the first epoch of the term
-	ref     LockRef
-	session SessionID
-	end     Stamp // the epoch that followed; 0: none yet
-	synced  bool
-	once    bool // of a reference that was released when it was enqueued
+	root     Stamp // the first epoch of the term
+	ref      LockRef
+	session  SessionID
+	end      Stamp // the epoch that followed; 0: none yet
+	synced   bool
+	once     bool // of a reference that was released when it was enqueued
+	unfenced bool // the term began with the lock row, or on an unfenced one
 }
 
 // lastGet is the last answer that a holder got while no put was in flight.
@@ -112,7 +113,7 @@ func (c *checker) window(k Key, epoch Stamp) *windowHistory {
 	return h.windows[epoch]
 }
 
-// row checks a decided LWT: I1, I7, I12, and I6 if it leaves a clean row.
+// row checks a decided LWT: I1, I7, I12, and I6 if it leaves a clean or an unfenced row.
 func (c *checker) row(k Key, from, to *Row, l *sent) {
 	h := c.key(k)
 	if from != nil {
@@ -130,8 +131,12 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 		c.passing(from, to)
 	}
 	w := c.window(k, to.Epoch)
+	w.unfenced = from == nil || to.UnfencedSince(c.s.closed) || l.why == purposeRenew && c.window(k, from.Epoch).unfenced
 	if from == nil && to.Empty() {
 		c.enqueuedOnce(k, to)
+	}
+	if to.UnfencedSince(c.s.closed) {
+		c.unfenced(k, from, to, l.why)
 	}
 	if from != nil {
 		old := c.window(k, from.Epoch)
@@ -159,11 +164,38 @@ func (c *checker) row(k Key, from, to *Row, l *sent) {
 	h.lastBase = to.Epoch
 }
 
+// unfenced checks an LWT that leaves an unfenced row: it is the owner's, and the key has had no other
+// terms than such that left it so (I7); nothing of these can still surface, and no plain write lies
+// above the epoch (I6).
+func (c *checker) unfenced(k Key, from, to *Row, why purpose) {
+	others := why == purposePreempt || why == purposeTakeover || why == purposeReap
+	if from == nil || others || !c.window(k, from.Epoch).unfenced {
+		c.s.fail("I7: %v becomes unfenced: %s -> %s", k.PK, brief(from), brief(to))
+		return
+	}
+	h, d := c.key(k), c.s.store.data(k)
+	for _, m := range d.pending {
+		if m.left > 0 && (m.root == 0 && m.stamp >= to.Epoch || m.root != 0 && d.absorbed(m) < c.s.store.quorum) {
+			c.s.fail("I6: unfenced, but %v may still land", c.named(m.value))
+		}
+	}
+	all := d.sees(1<<c.s.store.replicas - 1)
+	for _, q := range c.s.store.quorums {
+		if seen := d.sees(q); h.stamps[all.stamp] && seen.stamp != all.stamp || h.stamps[all.dead] && seen.dead != all.dead {
+			c.s.fail("I6: unfenced, but a quorum does not show what a term wrote at %d or deleted at %d", all.stamp, all.dead)
+		}
+	}
+	if !h.stamps[all.stamp] && all.stamp >= to.Epoch {
+		c.s.fail("I6: unfenced, but a plain write at %d is not below the epoch", all.stamp)
+	}
+	c.s.metIf(from.Dirty && !from.Unfenced && to.Head <= to.Guard && from.Empty(), onceUnfenced)
+}
+
 // enqueuedOnce takes a lock row that was made with its reference released: the window of that
 // reference ends with the epoch of the row.
 func (c *checker) enqueuedOnce(k Key, row *Row) {
 	old, epoch := c.window(k, row.Epoch-onceWindow), row.Epoch
-	old.end, old.once = epoch, true
+	old.end, old.once, old.unfenced = epoch, true, true
 	c.window(k, epoch).root = old.root
 	c.key(k).once[row.Head-1] = true
 }
@@ -253,7 +285,9 @@ func (c *checker) ticketed(p *proxy, tk Ticket) {
 		h.late[issue{tk.Epoch, tk.Number}] = true
 	}
 	if tk.Kind == Put {
-		c.s.metIf(!p.core.keys[tk.Key].term.clean(), putUnfenced)
+		t := p.core.keys[tk.Key].term
+		c.s.metIf(!t.clean(), putUnfenced)
+		c.s.metIf(!t.clean() && t.unfenced, putUnfencedAgain)
 		h.puts++
 		c.stamp(tk.Key, tk.Stamp, tk.Epoch)
 	}
@@ -361,6 +395,7 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 		s.fail("I2/E1: reference %d is granted on epoch %d, but the row is %s", n.Ref, t.window.epoch-t0, brief(row))
 	}
 	s.metIf(t.dirty, grantedDirty)
+	s.metIf(t.unfenced && p.core.keys[n.Key].view.quorumEpoch != t.window.epoch, grantedUnfenced)
 }
 
 // takenOver records which kind of session a reference was taken over from: one that ended, or one
@@ -393,6 +428,8 @@ func (c *checker) sending(p *proxy, k Key, w Swap) {
 		s.metIf(len(places) > 0 && places[0].since > t.closedAt, tookReturned)
 		s.metIf(t.noPiggyback, wentAlone)
 		s.metIf(w.Set.Row.Dirty, releasedDirty)
+		s.metIf(w.Set.Row.Unfenced, releasedUnfenced)
+		s.metIf(w.Set.Row.Unfenced && t.unfenced && t.window.seq > 2, releasedUnfencedAgain)
 		s.metIf(t.unsettled, releasedUnsettled)
 		if !w.Set.Row.Dirty && t.ops.flight.ops > 0 {
 			s.fail("I7: a clean release with operations in flight")

@@ -150,7 +150,7 @@ func (c *checker) reset(k Key) {
 	h.epoch++
 	h.acked, h.answered, h.root, h.ended, h.lastGet = 0, 0, 0, nil, lastGet{}
 	for _, w := range h.windows {
-		w.synced = false
+		w.synced, w.unfenced = false, false
 	}
 }
 

@@ -78,6 +78,11 @@ const (
 	onceSuperseded
 	onceSettled
 	onceUnread
+	onceUnfenced
+	putUnfencedAgain
+	releasedUnfenced
+	releasedUnfencedAgain
+	grantedUnfenced
 	landmarks
 )
 
@@ -108,6 +113,8 @@ func (l landmark) String() string {
 		"a reference of a block told before it was granted", "a put in a dirty term that had not synchronised",
 		"a lock for one statement granted", "… whose put fenced an empty key", "… whose put was overtaken by another term",
 		"a row dirty in advance enqueued on as clean", "a lock row made without a read before",
+		"… enqueued on as unfenced", "a put in a term that began unfenced", "a release that leaves the row unfenced",
+		"… after a term that began so and had a put", "a term on an unfenced row that one replica showed",
 	}[l]
 }
 

@@ -8,8 +8,9 @@ import (
 // stampRead is a read of the highest stamp of a key's data. It replaces the Synch before puts that
 // read nothing, in a term that began with an own Enqueue on a key without a lock row: only plain
 // writes from below closed can still surface, and they lie below such a put whenever they arrive.
-// The term stays dirty: an operation that reads needs a Synch first, and so does every operation of
-// the next term, so that keys that are locked again become clean (docs/protocol.md 3.6, Begin).
+// The term stays dirty: an operation that reads needs a Synch first. If it ends without one, and with
+// nothing of its own open, the row is left unfenced, and puts that read nothing need no Synch in the
+// next term either (docs/protocol.md 3.6, Begin).
 type stampRead struct {
 	epoch Stamp     // of the Enqueue that made the lock row; 0: no own Enqueue has
 	cmd   CommandID // under way; 0: none
@@ -64,24 +65,29 @@ func (s *stampRead) ended(r Result) {
 	}
 }
 
-// dropStampRead forgets the result of the read, and that an own Enqueue has made the lock row:
-// plain writes may now lie above it, or the columns have changed.
-func (k *key) dropStampRead() {
+// endUnfenced forgets the result of the read, that an own Enqueue has made the lock row, and that the
+// term began unfenced: plain writes may now lie above it, or the columns have changed, or the term
+// synchronises.
+func (k *key) endUnfenced() {
 	delete(k.c.commands, k.stampRead.cmd)
 	k.stampRead = stampRead{}
+	if k.term != nil {
+		k.term.unfenced = false
+	}
 }
 
 // firstTerm reports whether the term that is here began with the lock row, not below closed, and has
-// nothing unsettled.
+// not synchronised or left anything unsettled.
 func (k *key) firstTerm() bool {
 	t, s := k.term, &k.stampRead
-	return t.open && s.epoch != 0 && t.window.epoch == s.epoch && s.epoch >= k.table.closed && !t.unsettled && t.synch.cmd == 0
+	return s.epoch != 0 && t.window.epoch == s.epoch && s.epoch >= k.table.closed && !t.unsettled
 }
 
-// unfenced reports whether puts that read nothing may begin although the term is dirty.
+// unfenced reports whether puts that read nothing may begin although the term is dirty, and whether
+// those of the next term may, if nothing is in flight: what can still surface lies below them.
 func (k *key) unfenced() bool {
-	s := &k.stampRead
-	return k.firstTerm() && s.done && s.top < s.epoch+k.term.window.seq
+	t, s := k.term, &k.stampRead
+	return t.unfenced && !t.unsettled || k.firstTerm() && s.done && s.top < s.epoch+t.window.seq
 }
 
 // awaitsStamps reports whether the waiting operations are to wait for a ReadStamps instead of a

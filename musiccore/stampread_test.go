@@ -101,20 +101,106 @@ func TestAPutBelowClosedIsFenced(t *testing.T) {
 	require.False(t, tk.OK(), "ticket %+v", tk)
 }
 
-// The second term of a key synchronises, so that the third finds it clean.
-func TestTheSecondSectionOfAKeySynchronises(t *testing.T) {
+// onceMore unlocks the key, locks it again and returns the Releases's and the Enqueue's LWTs.
+func (h *harness) onceMore(ref LockRef) (left, begun Row) {
+	h.t.Helper()
+	h.unlock(ref)
+	id, w := commandOf[Apply](h)
+	h.reply(id, Result{Status: StatusDone})
+	op := h.lock(Request{})
+	id, next := commandOf[Apply](h)
+	h.reply(id, Result{Status: StatusDone})
+	h.expectState(op, StateHeld)
+	return w.Swap.Set.Row, next.Swap.Set.Row
+}
+
+// If the puts of a new key read nothing and are all acknowledged, such puts need no Synch in the
+// following terms either, however many: the row says that it is unfenced.
+func TestTheNextSectionsOfAKeyThatNobodyReads(t *testing.T) {
 	h, epoch := newKeyHeld(t)
 	tk := h.blindPut(epoch - 1)
 	h.end(tk, OutcomeAcked)
-	h.unlock(1)
-	id, _ := commandOf[Apply](h)
-	h.reply(id, Result{Status: StatusDone})
-	h.lock(Request{})
-	id, _ = commandOf[Apply](h)
-	h.reply(id, Result{Status: StatusDone})
-	tk, _ = h.begin(2, BlindPut)
-	require.False(t, tk.OK(), "ticket %+v", tk)
-	commandOf[Synch](h)
+	for ref := LockRef(1); ref < 4; ref++ {
+		left, begun := h.onceMore(ref)
+		require.True(t, left.Dirty && left.Unfenced, "%+v", left)
+		require.True(t, begun.Dirty && begun.Unfenced, "%+v", begun)
+		tk, _ = h.begin(ref+1, BlindPut)
+		require.True(t, tk.OK(), "ticket %+v", tk)
+		require.Equal(t, begun.Epoch+2, tk.Stamp)
+		h.end(tk, OutcomeAcked)
+	}
+	h.expectNoCommand()
+}
+
+// A get in a term that began unfenced waits for a Synch, and so does everything behind it. Then the
+// row is clean; or dirty, if the Synch may have left something.
+func TestAGetOfAnUnfencedKeySynchronises(t *testing.T) {
+	for _, synch := range []Status{StatusDone, StatusUnknown} {
+		h, epoch := newKeyHeld(t)
+		h.end(h.blindPut(epoch-1), OutcomeAcked)
+		h.onceMore(1)
+		before, _ := h.begin(2, BlindPut)
+		tk, get := h.begin(2, Get)
+		require.False(t, tk.OK(), "a ticket before the Synch")
+		tk, put := h.begin(2, BlindPut)
+		require.False(t, tk.OK(), "a ticket before the get's")
+		h.expectNoCommand()
+		h.end(before, OutcomeAcked)
+		id, _ := commandOf[Synch](h)
+		h.reply(id, Result{Status: synch})
+		if synch == StatusDone {
+			h.end(h.answerOf(get).Ticket, OutcomeAcked)
+			h.end(h.answerOf(put).Ticket, OutcomeAcked)
+		}
+		left, _ := h.onceMore(2)
+		require.Equal(t, [2]bool{synch != StatusDone, false}, [2]bool{left.Dirty, left.Unfenced}, "%v: %+v", synch, left)
+	}
+}
+
+// A row is not left unfenced if a write of the term may still surface, or if the term did not begin
+// with the lock row or unfenced, or if plain writes may lie above its epoch.
+func TestWhatEndsAnUnfencedKey(t *testing.T) {
+	settles := func(h *harness) {
+		h.advance(h.opts.OpTimeout)
+		for id, tries := CommandID(0), 0; tries < h.opts.SettleTries; tries++ {
+			id, _ = commandOf[Synch](h)
+			h.reply(id, Result{})
+			h.advance(h.opts.OpTimeout)
+		}
+	}
+	for name, c := range map[string]struct {
+		during func(h *harness, epoch Stamp) // in the term, after an acknowledged put
+		after  func(h *harness)              // after its UNLOCK
+	}{
+		"an unknown put": {func(h *harness, _ Stamp) {
+			tk, _ := h.begin(2, BlindPut)
+			h.end(tk, OutcomeUnknown)
+		}, settles},
+		"a put without an End": {func(h *harness, _ Stamp) { h.begin(2, BlindPut) }, settles},
+		"closed is raised": {during: func(h *harness, epoch Stamp) {
+			h.collect(h.core.Closed(h.time(), h.table, epoch+1000))
+		}},
+		"closed is raised to an epoch before": {during: func(h *harness, epoch Stamp) {
+			h.collect(h.core.Closed(h.time(), h.table, epoch-1))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, epoch := newKeyHeld(t)
+			h.end(h.blindPut(epoch-1), OutcomeAcked)
+			_, begun := h.onceMore(1)
+			tk, _ := h.begin(2, BlindPut)
+			require.True(t, tk.OK())
+			h.end(tk, OutcomeAcked)
+			c.during(h, begun.Epoch)
+			h.unlock(2)
+			if c.after != nil {
+				c.after(h)
+			}
+			_, w := commandOf[Apply](h)
+			require.True(t, w.Swap.Set.Row.Dirty, "%+v", w.Swap)
+			require.False(t, w.Swap.Set.Row.Unfenced, "%+v", w.Swap)
+		})
+	}
 }
 
 // lockNewKey asks for a key without a lock row, and returns the command that makes it.

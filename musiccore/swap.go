@@ -25,7 +25,7 @@ type If struct {
 // Set is what an LWT writes: whole registers of Row, never parts of one.
 type Set struct {
 	Q   bool // guard, queue
-	T   bool // epoch, head, dirty, owner
+	T   bool // epoch, head, dirty and unfenced, owner
 	Row Row  // only the registers named above count
 }
 
@@ -51,6 +51,7 @@ func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
 		b.First = max(b.First, r.Guard+1)
 		row := Row{Guard: b.Last(), Queue: []Block{b}}
 		row.Epoch, row.Head, row.Dirty = max(r.Epoch+1, clk), b.First, r.DirtySince(closed)
+		row.Unfenced = r.UnfencedSince(closed)
 		return Swap{If{What: IfGuardEpoch, Guard: r.Guard, Epoch: r.Epoch}, Set{Q: true, T: true, Row: row}}
 	}
 	b.First = r.Guard + 1
@@ -69,6 +70,12 @@ func Enqueue(r *Row, b Block, closed, clk Stamp) Swap {
 // seq, at least 2, or the window W if it is not known.
 func Release(r Row, used Stamp, dirty bool, clk Stamp) Swap {
 	return termSwap(r, Row{Epoch: max(r.Epoch+used, clk), Head: r.endOfBlock(r.Head) + 1, Dirty: dirty})
+}
+
+// leaving returns a Release that leaves a dirty row unfenced, or not.
+func (s Swap) leaving(unfenced bool) Swap {
+	s.Set.Row.Unfenced = unfenced
+	return s
 }
 
 // Preempt ends the term of a session that is dead and makes next the head,
@@ -143,13 +150,13 @@ func (s Swap) onto(r Row) Row {
 	}
 	if s.Set.T {
 		t := s.Set.Row
-		r.Epoch, r.Head, r.Dirty, r.Owner = t.Epoch, t.Head, t.Dirty, t.Owner
+		r.Epoch, r.Head, r.Dirty, r.Unfenced, r.Owner = t.Epoch, t.Head, t.Dirty, t.Unfenced, t.Owner
 	}
 	return r
 }
 
 // sound checks I1 for an LWT about to be sent: compared with the row it was made from, guard and
-// head do not fall and the epoch rises, and no comparison is with 0.
+// head do not fall and the epoch rises, only a dirty row is unfenced, and no comparison is with 0.
 func (s Swap) sound(from *Row) bool {
 	to := s.Set.Row
 	if from == nil {
@@ -158,14 +165,14 @@ func (s Swap) sound(from *Row) bool {
 		}
 		b := to.newestBlock()
 		begins := to.Head == b.First || (b.N == 1 && to.Empty() && to.Dirty)
-		return s.If.What == IfAbsent && begins && to.Guard == b.Last() && b.First >= 1 && to.Guard >= b.First && to.Epoch > 0
+		return s.If.What == IfAbsent && begins && !to.Unfenced && to.Guard == b.Last() && b.First >= 1 && to.Guard >= b.First && to.Epoch > 0
 	}
 	ok := s.Set.Q || s.Set.T
 	if s.Set.Q {
 		ok = ok && s.If.Guard > 0 && to.Guard > from.Guard
 	}
 	if s.Set.T {
-		ok = ok && s.If.Epoch > 0 && to.Epoch > from.Epoch && to.Head >= from.Head && to.Head <= max(to.Guard, from.Guard)+1
+		ok = ok && (to.Dirty || !to.Unfenced) && s.If.Epoch > 0 && to.Epoch > from.Epoch && to.Head >= from.Head && to.Head <= max(to.Guard, from.Guard)+1
 	}
 	return ok
 }

@@ -45,6 +45,7 @@ func (k *key) startSynch(now Now) {
 		return
 	}
 	k.noteNothingPut()
+	k.endUnfenced() // the outcome of the Synch may be unknown
 	t.window.seq += 2
 	t.synch.stale = false
 	t.synch.cmd = k.c.do(k.id, Synch{Fence: fence})

@@ -60,7 +60,7 @@ func (k *key) raiseClosed(closed Stamp) {
 	if k.lwt.changesTerm() {
 		k.table.closed = max(k.table.closed, k.lwt.swap.Set.Row.Epoch+1)
 	}
-	k.dropStampRead()
+	k.endUnfenced()
 	t := k.term
 	if t == nil {
 		return
@@ -108,7 +108,7 @@ func (c *Core) Altered(now Now, table [16]byte, hidden Stamp) Effects {
 	c.tables[table] = f
 	c.each(table, func(k *key) {
 		k.table.altered, k.table.hidden = f.altered, f.hidden
-		k.dropStampRead()
+		k.endUnfenced()
 		if k.term != nil {
 			k.term.renewal.require(0)
 			k.term.synch.stale = true

@@ -16,6 +16,7 @@ type term struct {
 	holder      *entry
 	window      window
 	dirty       bool // D at entry, or by a later raise of closed
+	unfenced    bool // the row was Unfenced at entry, and nothing has ended that
 	synced      bool // synchronised
 	unsettled   bool // a put whose acknowledgement never came
 	broken      bool // an invariant failed: nothing is told any more
@@ -265,7 +266,7 @@ func (k *key) enterTerm(now Now) {
 	if !k.view.row.grantsHead(e, k.c.self.id) {
 		return
 	}
-	if r.DirtySince(k.table.closed) && k.view.quorumEpoch != r.Epoch {
+	if r.leftOpen(k.table.closed) && k.view.quorumEpoch != r.Epoch {
 		return
 	}
 	k.openTerm(now, e)
@@ -287,7 +288,7 @@ func (k *key) openTerm(now Now, e *entry) {
 	c.last.term++
 	k.term = &term{
 		id: c.last.term, holder: e, window: window{epoch: r.Epoch, seq: 2},
-		dirty:   r.DirtySince(k.table.closed),
+		dirty: r.DirtySince(k.table.closed), unfenced: r.UnfencedSince(k.table.closed),
 		lastRef: r.endOfBlock(e.ref), block: e.block,
 	}
 	if r.Epoch < max(k.table.altered, k.table.hidden) {

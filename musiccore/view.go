@@ -43,7 +43,7 @@ type view struct {
 	hinted          bool          // after a hint that the row has changed
 	releaseExpected time.Duration // after a hint that it is about to change: until when it is read often
 	retainedCache   retainedBlocks
-	settled         Stamp // not 0: if the row shows this epoch it is clean, whatever it says (once.go)
+	settled         settled
 }
 
 // rowRead is the read of a lock row under way, and when the next one may begin.
@@ -57,6 +57,13 @@ type rowRead struct {
 	next            time.Duration // the next read is not before that
 	quorumAt        time.Duration // of the last QUORUM read
 	err             error         // why the last read failed
+}
+
+// settled says that the row on this epoch is clean, or unfenced, although it says dirty: the term that
+// left it so in advance has ended well (once.go).
+type settled struct {
+	epoch    Stamp // 0: there is none
+	unfenced bool  // it is not clean, but unfenced
 }
 
 // pointer returns the row, or nil if there is none or nothing is known.
@@ -172,7 +179,7 @@ func (k *key) needsQuorum(now Now) bool {
 	case k.orphanedHead():
 		return true
 	}
-	return !k.queue.numbered[0].abandoned && v.row.DirtySince(k.table.closed)
+	return !k.queue.numbered[0].abandoned && v.row.leftOpen(k.table.closed)
 }
 
 // rowRead takes the result of a ReadRow.
@@ -273,7 +280,7 @@ func (k *key) forgetRow(now Now) {
 		e.lose()
 	}
 	k.piggyback.delegated = delegatedEnqueue{}
-	k.dropStampRead()
+	k.endUnfenced()
 	k.queue.numbered, k.view = nil, view{state: rowAbsent, read: rowRead{cmd: k.view.read.cmd, quorum: true, serial: k.view.read.serial}}
 	if k.lwt != nil && k.lwt.swap.If.What != IfAbsent {
 		k.dropLWT()

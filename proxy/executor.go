@@ -115,7 +115,7 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, a music
 		level = where.quorum
 	}
 	var guard, base, head *int64
-	var dirty *bool
+	var dirty *dirtiness
 	var owner *gocql.UUID
 	var queue []queued
 	err := where.session.Query(t.texts[readRow], keyValues(t, pk)...).Consistency(level).ScanContext(ctx, &guard, &queue, &base, &head, &dirty, &owner)
@@ -128,8 +128,8 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, a music
 		return musiccore.Result{Cause: errPartialRow}
 	}
 	row := musiccore.Row{
-		Guard: musiccore.LockRef(*guard), Head: musiccore.LockRef(*head), Epoch: musiccore.Stamp(*base), Dirty: *dirty,
-		Owner: musiccore.SessionID(*owner),
+		Guard: musiccore.LockRef(*guard), Head: musiccore.LockRef(*head), Epoch: musiccore.Stamp(*base), Dirty: *dirty != 0,
+		Unfenced: *dirty == dirtyUnfenced, Owner: musiccore.SessionID(*owner),
 	}
 	for _, b := range queue {
 		row.Queue = append(row.Queue, musiccore.Block{
@@ -167,7 +167,7 @@ func bindSwap(t *dataTable, pk string, s musiccore.Swap) (string, []any) {
 	row := s.Set.Row
 	key := keyValues(t, pk)
 	q := []any{int64(row.Guard), queueOf(row)}
-	term := []any{int64(row.Epoch), int64(row.Head), row.Dirty, gocql.UUID(row.Owner)}
+	term := []any{int64(row.Epoch), int64(row.Head), dirtinessOf(row), gocql.UUID(row.Owner)}
 	switch s.If.What {
 	case musiccore.IfAbsent:
 		return t.texts[ifAbsent], join(key, q, term)
@@ -179,6 +179,39 @@ func bindSwap(t *dataTable, pk string, s musiccore.Swap) (string, []any) {
 		return t.texts[ifBase], join(term, key, []any{int64(s.If.Epoch)})
 	}
 	panic(fmt.Sprintf("swap with condition %d has no text", s.If.What))
+}
+
+// dirtiness is the byte of the column dirty. Cassandra keeps the byte of a boolean as it was sent,
+// and drivers read each but 0 as true: releases that do not know dirtyUnfenced, and whatever copies
+// lock rows as booleans, see a row that is dirty, which is safe.
+type dirtiness byte
+
+const (
+	dirtyYes      dirtiness = 1
+	dirtyUnfenced dirtiness = 2
+)
+
+// dirtinessOf returns the byte for a row.
+func dirtinessOf(r musiccore.Row) dirtiness {
+	switch {
+	case !r.Dirty:
+		return 0
+	case r.Unfenced:
+		return dirtyUnfenced
+	}
+	return dirtyYes
+}
+
+// MarshalCQL returns the byte.
+func (d dirtiness) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return []byte{byte(d)}, nil }
+
+// UnmarshalCQL takes the byte. A byte of a later release is dirty.
+func (d *dirtiness) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+	if len(data) != 1 {
+		return fmt.Errorf("dirty has %d bytes", len(data))
+	}
+	*d = dirtiness(data[0])
+	return nil
 }
 
 // join concatenates lists of values, in memory of its own.

@@ -82,6 +82,9 @@ func TestSwapsMeanOnCassandraWhatTheyMeanInTheCore(t *testing.T) {
 	step(musiccore.Enqueue(row, musiccore.Block{N: 3, Session: other, Req: 9}, 0, clk))
 	step(musiccore.Release(*row, 5, true, clk))
 	step(musiccore.Renew(*row, other, true, 1<<20, clk))
+	unfenced := musiccore.Release(*row, 5, true, clk)
+	unfenced.Set.Row.Unfenced = true
+	step(unfenced)
 	step(musiccore.Takeover(*row, self, 1<<20, clk))
 	step(musiccore.Preempt(*row, row.Guard+1, 1<<20, clk))
 	step(musiccore.Enqueue(row, musiccore.Block{N: 1, Session: self, Req: 2}, 0, clk))

@@ -103,6 +103,19 @@ func TestReadOfALockRow(t *testing.T) {
 	r := x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.ReadRow{}})
 	require.NoError(t, r.Cause)
 	assert.Equal(t, &musiccore.Row{Guard: 5, Epoch: 77, Head: 4, Dirty: true, Owner: owner}, r.Row)
+	for b, unfenced := range map[byte]bool{2: true, 3: false} {
+		other := slices.Clone(full)
+		other[9] = []byte{b}
+		n.saysAlways(rowOf(other...))
+		r := x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.ReadRow{}})
+		require.NoError(t, r.Cause)
+		assert.True(t, r.Row.Dirty)
+		assert.Equal(t, unfenced, r.Row.Unfenced)
+		var older bool // as releases read it that know only true and false
+		require.NoError(t, x.session.Query("SELECT * FROM k.t").Scan(nil, nil, nil, nil, &older, nil))
+		assert.True(t, older)
+	}
+	n.take()
 	for i := 1; i < len(full); i += 2 {
 		if full[i-1] == "queue" {
 			continue // null is the empty list
@@ -255,8 +268,8 @@ func rowsAround() []*musiccore.Row {
 	all := []*musiccore.Row{nil}
 	for guard := musiccore.LockRef(2); guard <= 4; guard++ {
 		for _, base := range []musiccore.Stamp{999, 1000, 1001} {
-			for _, dirty := range []bool{false, true} {
-				all = append(all, &musiccore.Row{Guard: guard, Head: 2, Epoch: base, Dirty: dirty, Owner: musiccore.SessionID{1}, Queue: []musiccore.Block{
+			for dirty := range 3 {
+				all = append(all, &musiccore.Row{Guard: guard, Head: 2, Epoch: base, Dirty: dirty > 0, Unfenced: dirty > 1, Owner: musiccore.SessionID{1}, Queue: []musiccore.Block{
 					{First: 2, N: 1, Session: musiccore.SessionID{1}, Req: 1, Retained: true}, {First: 3, N: 4, Session: musiccore.SessionID{2}, Req: 5},
 				}})
 			}
