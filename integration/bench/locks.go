@@ -25,7 +25,26 @@ func (s settings) locks(r *report, _ *child) error {
 	defer n.stop()
 	const warm = time.Second // each, three times, for Java's compiler
 	_, fault := compare("warm", n.lanes(32, append(ways(), longer()...)), 1, warm)
+	fault = errors.Join(fault, s.conditionsOn(n, r))
+	if s.only.String() != "" {
+		return fault
+	}
 	return errors.Join(fault, s.locksOn(n, r))
+}
+
+// conditionsOn measures writes with IF beside the node's own LWTs.
+func (s settings) conditionsOn(n *realNode, r *report) error {
+	var faults []error
+	for _, c := range contests() {
+		if !s.only.MatchString(c.work()) {
+			continue
+		}
+		found, err := compare(c.work(), n.lanes(c.clients, c.ways()), fewer(s.rounds), 20*s.span)
+		faults = append(faults, err)
+		found.tell(os.Stdout)
+		r.Node = append(r.Node, found)
+	}
+	return errors.Join(faults...)
 }
 
 // locksOn measures on a node what locks cost there.

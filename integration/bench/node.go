@@ -109,6 +109,7 @@ func (l *line) query(text string) (message.Message, error) {
 // writer is a client that writes keys.
 type writer struct {
 	*line
+	name     string // which no other writer has
 	key      []byte
 	keys     int    // how many it has used, if it uses a new one each time
 	ref      []byte // of the lock that it holds on key; nil: none
@@ -122,7 +123,7 @@ func newWriter(address, key string) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &writer{line: l, key: []byte(key), prepared: map[string][]byte{}}, nil
+	return &writer{line: l, name: key, key: []byte(key), prepared: map[string][]byte{}}, nil
 }
 
 // do executes a statement at QUORUM. It prepares the statement when it is first used.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -152,7 +153,7 @@ func (r report) markdown(before *report) string {
 // markdown returns the measurements on a real node, each way compared with the plain write through
 // the proxy.
 func (c comparison) markdown(before *report) string {
-	text := fmt.Sprintf("\n| %s | a second | of a plain write's | p50, µs | p99, µs | proxy's CPU, µs | tried again |\n|---|---|---|---|---|---|---|\n", c.Work)
+	text := fmt.Sprintf("\n| %s | a second | of the plain write's, or of the LWT's | p50, µs | p99, µs | proxy's CPU, µs | tried again |\n|---|---|---|---|---|---|---|\n", c.Work)
 	for _, m := range c.Targets {
 		share := c.share(m.Target)
 		text += fmt.Sprintf("| %s | %s | %s%s | %s | %s | %s | %d |\n", m.Target, m.PerSecond, share, before.earlierShare(c.Work, m.Target), m.P50, m.P99, m.CPU, m.Again)
@@ -160,10 +161,10 @@ func (c comparison) markdown(before *report) string {
 	return text
 }
 
-// share returns the throughput of a way divided by that of the plain write through the proxy, for
-// each round.
+// share returns the throughput of a way divided by that of the plain write through the proxy, or of
+// the LWT at the node, for each round.
 func (c comparison) share(name string) samples {
-	m, plain := c.of(name), c.of(plainWrite)
+	m, plain := c.of(name), cmp.Or(c.of(plainWrite), c.of(bareLWT))
 	if m == nil || plain == nil {
 		return nil
 	}

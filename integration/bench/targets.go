@@ -19,6 +19,15 @@ type goal struct {
 
 // goals returns those of docs/design.md 9 that one machine can show.
 func goals() []goal {
+	all := proxyGoals()
+	for _, c := range contests() {
+		all = append(all, goal{"write with IF and unlocked=auto, " + c.what + ": throughput of an LWT at the node", c.least, true, "", contestShare(c)})
+	}
+	return all
+}
+
+// proxyGoals returns the goals for what the proxy forwards, and for locks.
+func proxyGoals() []goal {
 	cpu, p50 := func(x row) samples { return x.cpu }, func(x row) samples { return x.p50 }
 	return []goal{
 		{"pipelined EXECUTE, small: CPU, proxy : relay", 2, false, "", ratiosOf(`^v\d(\+lz4)? EXECUTE (read|write), 4 x`, cpu)},

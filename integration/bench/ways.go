@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"time"
 )
@@ -39,12 +38,10 @@ func longer() []way {
 		}},
 		{name: "lock, put, unlock, the key stays", once: (*writer).section},
 		{name: "lock, put, unlock, a new key", once: func(w *writer, value []byte) error {
-			w.keys++
-			name, _, _ := bytes.Cut(w.key, []byte("#"))
-			w.key = fmt.Appendf(nil, "%s#%d", name, w.keys)
+			w.renew()
 			return w.section(value)
 		}},
-		{name: "UPDATE … IF EXISTS, direct", direct: true, once: (*writer).conditional},
+		{name: "UPDATE … IF EXISTS, direct", direct: true, once: func(w *writer, value []byte) error { return w.conditional("bench.plain", value) }},
 	}
 }
 
@@ -88,10 +85,10 @@ func (w *writer) section(value []byte) error {
 }
 
 // conditional is a lightweight transaction.
-func (w *writer) conditional(value []byte) error {
-	const text = "UPDATE bench.plain SET v = ? WHERE k = ? IF EXISTS"
+func (w *writer) conditional(table string, value []byte) error {
+	text := "UPDATE " + table + " SET v = ? WHERE k = ? IF EXISTS"
 	if w.prepared[text] == nil { // the first time: the row has to exist
-		if err := w.plain(value); err != nil {
+		if _, err := w.do("INSERT INTO "+table+" (v, k) VALUES (?, ?) IF NOT EXISTS", value, w.key); err != nil {
 			return err
 		}
 	}
@@ -125,7 +122,7 @@ func (n *realNode) lanes(clients int, ways []way) []lane {
 // patient repeats what a busy Cassandra fails now and then, as an application does, and counts it.
 // The round takes longer then.
 func (c *client) patient(once func() error) error {
-	const tries = 3
+	const tries = 10
 	err := once()
 	for i := 1; i < tries && err != nil; i++ {
 		c.again++
