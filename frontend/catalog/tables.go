@@ -167,11 +167,12 @@ func Strictest(tables []*Table) (which *Table, policy Policy) {
 }
 
 // Tables holds all tables by name. It is safe for concurrent use, and looking a table up takes no
-// lock. For a nil *Tables, Version returns 0, Names the zero value and InSchema true.
+// lock. For a nil *Tables, Version and Names return 0, and InSchema true.
 type Tables struct {
 	byName atomic.Pointer[map[string]*Table]
 	all    atomic.Pointer[map[string]struct{}] // keys of the tables in the schema; nil until Read is called
 	mu     sync.Mutex                          // held to add a name
+	names  atomic.Uint64                       // changes of byName and all, counted when they are published
 	sets   atomic.Uint64                       // calls of Set
 }
 
@@ -208,6 +209,7 @@ func (t *Tables) Of(keyspace, name string) *Table {
 	next[key] = &Table{Keyspace: keyspace, Name: name}
 	next[key].missing.Store(!t.InSchema([]byte(key)))
 	t.byName.Store(&next)
+	t.names.Add(1)
 	return next[key]
 }
 
@@ -222,6 +224,7 @@ func (t *Tables) Read(names [][2]string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.all.Store(&all)
+	t.names.Add(1)
 	for key, table := range *t.byName.Load() {
 		table.missing.Store(!t.InSchema([]byte(key)))
 	}
@@ -241,18 +244,12 @@ func (t *Tables) InSchema(key []byte) bool {
 	return known
 }
 
-// Names stands for what Find and InSchema return: while it is the same, they return the same.
-type Names struct {
-	byName *map[string]*Table
-	all    *map[string]struct{}
-}
-
-// Names returns the present one.
-func (t *Tables) Names() Names {
+// Names returns a number that changes when Find or InSchema may return something else.
+func (t *Tables) Names() uint64 {
 	if t == nil {
-		return Names{}
+		return 0
 	}
-	return Names{t.byName.Load(), t.all.Load()}
+	return t.names.Load()
 }
 
 // Set publishes a table's state; nil makes it an ordinary table. After it returns every statement

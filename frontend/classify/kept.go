@@ -18,8 +18,8 @@ const (
 type keptText struct {
 	text     []byte
 	keyspace string
-	names    catalog.Names
-	table    *catalog.Table // the one that it names; nil if names has none
+	names    uint64         // see catalog.Tables.Names
+	table    *catalog.Table // the one that it names; nil if there was none
 }
 
 // Keep has Forwards return true for a whole text that is to be forwarded, as r says. It keeps only
