@@ -10,13 +10,13 @@ import (
 	"music/frontend/catalog"
 )
 
-// keep has a classifier keep a text, if it may, as a connection does after a decision to forward it.
-func keep(t *testing.T, c *Classifier, text, keyspace string) {
+// keep has a classifier keep a text of keyspace ks, if it may, as a connection does after a decision to forward it.
+func keep(t *testing.T, c *Classifier, text string) {
 	t.Helper()
 	var r Result
-	require.True(t, c.Classify(&r, []byte(text), true, keyspace))
+	require.True(t, c.Classify(&r, []byte(text), true, "ks"))
 	require.Nil(t, r.Unlisted)
-	c.Keep(&r, []byte(text), keyspace)
+	c.Keep(&r, []byte(text), "ks")
 }
 
 // A text that was forwarded is known again, until something changes that this depended on.
@@ -36,7 +36,7 @@ func TestForwardsWhatIsKept(t *testing.T) {
 			c := &Classifier{Tables: all}
 			for _, text := range []string{read, write} {
 				assert.False(t, c.Forwards([]byte(text), "ks"))
-				keep(t, c, text, "ks")
+				keep(t, c, text)
 				assert.True(t, c.Forwards([]byte(text), "ks"))
 				assert.False(t, c.Forwards([]byte(text), "other"), "another table")
 				assert.False(t, c.Forwards([]byte(strings.Replace(text, "1", "2", 1)), "ks"), "another text")
@@ -59,14 +59,14 @@ func TestKeepsLittle(t *testing.T) {
 		"BEGIN BATCH UPDATE t SET v = 1 WHERE k = 1; UPDATE u SET v = 1 WHERE k = 1; APPLY BATCH", "DELETE FROM music.sessions", "TRUNCATE t",
 		"SELECT v FROM t WHERE k = '" + strings.Repeat("x", keptLength) + "'",
 	} {
-		keep(t, c, text, "ks")
+		keep(t, c, text)
 		assert.False(t, c.Forwards([]byte(text), "ks"), text)
 	}
 	known := 0
 	for range 2 {
 		for i := range 3 * keptTexts {
 			text := "SELECT v FROM t" + strings.Repeat(" ", i)
-			if keep(t, c, text, "ks"); c.Forwards([]byte(text), "ks") {
+			if keep(t, c, text); c.Forwards([]byte(text), "ks") {
 				known++
 			}
 		}
@@ -88,6 +88,6 @@ func TestKeepsByTheSchemaOfNow(t *testing.T) {
 // Without locks nothing is critical.
 func TestKeepsWithoutLocks(t *testing.T) {
 	c := new(Classifier)
-	keep(t, c, "SELECT v FROM t", "ks")
+	keep(t, c, "SELECT v FROM t")
 	assert.True(t, c.Forwards([]byte("SELECT v FROM t"), "ks"))
 }
