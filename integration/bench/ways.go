@@ -119,10 +119,12 @@ func (n *realNode) lanes(clients int, ways []way) []lane {
 	return all
 }
 
+// tries is how often patient does what fails.
+const tries = 10
+
 // patient repeats what a busy Cassandra fails now and then, as an application does, and counts it.
 // The round takes longer then.
 func (c *client) patient(once func() error) error {
-	const tries = 10
 	err := once()
 	for i := 1; i < tries && err != nil; i++ {
 		c.again++
