@@ -7,7 +7,8 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
-// init tells the driver of classes that it does not know, as its registry of types provides for.
+// init tells the driver of classes that it does not know, as its registry of types provides for. The
+// registry of a session would not do: the driver looks up what is inside a vector in the global one.
 // Cassandra names a vector by its class, and with it the classes of its elements. Without FrozenType
 // the driver reads no answer that has a vector of lists or the like, not even as bytes.
 func init() {
