@@ -287,12 +287,11 @@ func TestHistoriesOfSeveralClientsAreLinearizable(t *testing.T) {
 	var struck atomic.Bool // the outcome of a write stayed unknown: likewise
 	struck.Store(true)
 	eachHistory(t, *historiesShared, func(seed uint64) {
-		for _, c := range clients {
-			if struck.Load() {
+		if struck.Swap(false) {
+			for _, c := range clients {
 				s.awaitService(c, "locked")
 			}
 		}
-		struck.Store(false)
 		ops := playShared(t, clients, s.keyspace+".locked", seed)
 		for _, o := range ops {
 			if o.Output.(sharedTold).unknown {
