@@ -4,10 +4,9 @@ import "fmt"
 
 // The names of the ways to write with IF. The first is what the others are compared with.
 const (
-	bareLWT  = "LWT, direct"
-	relayed  = "LWT through the proxy"
-	autoLWT  = "LWT with unlocked=auto"
-	ofAnLWTs = "conditional writes"
+	bareLWT = "LWT, direct"
+	relayed = "LWT through the proxy"
+	autoLWT = "LWT with unlocked=auto"
 )
 
 // contest is how many clients write with IF at once, and which keys.
@@ -30,7 +29,7 @@ func contests() []contest {
 }
 
 // work returns the name of the contest in the report.
-func (c contest) work() string { return ofAnLWTs + ": " + c.what }
+func (c contest) work() string { return "conditional writes: " + c.what }
 
 // ways returns the ways of a contest.
 func (c contest) ways() []way {
