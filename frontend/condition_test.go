@@ -52,16 +52,23 @@ func TestConditionIsReadThenWritten(t *testing.T) {
 		for _, v := range [][]byte{bigint(7), {0, 0, 0, 60}, {0, 0, 0, 1}, []byte("x"), bigint(10), bigint(12)} {
 			values = append(values, primitive.NewValue(v))
 		}
+		made := [][]byte{idOf("the read"), idOf("the write")}
 		for _, balance := range []int64{10, 12, 9} {
 			client.send(1, &message.Execute{QueryId: id, ResultMetadataId: []byte("result metadata!"), Options: &message.QueryOptions{PositionalValues: values, SkipMetadata: true, PageSize: 5}})
-			read := backend.answer(1).(*message.Query)
-			assert.Equal(t, `SELECT "balance" FROM "bank"."accounts" WHERE "id" = ?`, read.Query)
+			if balance == 10 {
+				for i, text := range []string{`SELECT "balance" FROM "bank"."accounts" WHERE "id" = ?`, `UPDATE "bank".accounts  USING TTL ?  SET n = ? WHERE id = ? `} {
+					assert.Equal(t, text, backend.answer(1).(*message.Prepare).Query)
+					backend.send(1, preparedAs(made[i]))
+				}
+			}
+			read := backend.answer(1).(*message.Execute)
+			assert.Equal(t, made[0], read.QueryId)
 			assert.Equal(t, values[3:4], read.Options.PositionalValues)
 			assert.Equal(t, primitive.ConsistencyLevelQuorum, read.Options.Consistency)
 			backend.send(1, balances(bigint(balance)))
 			if balance == 10 {
-				write := backend.answer(1).(*message.Query)
-				assert.Equal(t, `UPDATE "bank".accounts  USING TTL ?  SET n = ? WHERE id = ? `, write.Query)
+				write := backend.answer(1).(*message.Execute)
+				assert.Equal(t, made[1], write.QueryId)
 				assert.Equal(t, values[1:4], write.Options.PositionalValues)
 				assert.EqualValues(t, 1000, *write.Options.DefaultTimestamp)
 				backend.send(1, &message.VoidResult{})

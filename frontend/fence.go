@@ -162,13 +162,14 @@ func (c *conn) sender(inPlace bool) func(raw []byte) {
 // request, which lies in the read buffer.
 type lockedOperation struct {
 	header    wire.Header
-	body      []byte             // the body before the parameters, without the lock clause; nil for a prepared statement
-	prepared  executedID         // the ids to send instead of a body
+	body      []byte             // the body before the parameters, without the lock clause
+	prepared  executedID         // the ids to send instead of a body; none: the body is sent
 	statement *rewrite.Statement // the values of this statement's lock clause are not sent; nil if there are none
 	request   lockedRequest
 	sent      sentOperation
 
-	dated func(stamp int64) []byte // returns the body if the stamp is part of its text; else nil
+	dated  func(stamp int64) []byte // returns the body if the stamp is part of its text; else nil
+	fences bool                     // its first value is that of the ticket's fence, one below the stamp
 }
 
 // size returns how many bytes the operation takes while it waits.
@@ -228,6 +229,9 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 	if k.dated != nil {
 		k.body = k.dated(int64(a.Ticket.Stamp))
 	}
+	if k.fences {
+		k.request.parameters.Values[0] = wire.Value(bigint(int64(a.Ticket.Stamp) - 1))
+	}
 	if f := c.expectFenced(k.header.Stream, b); f != nil {
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		return f
@@ -254,8 +258,10 @@ func (c *conn) expectFenced(stream int16, b *begunOperation) *wire.Failure {
 func (k *lockedOperation) appendTo(dst []byte, version byte) []byte {
 	at := len(dst)
 	dst = append(k.header.AppendTo(dst), k.header.Payload...)
-	if dst = append(dst, k.body...); k.body == nil {
+	if k.prepared.statement != nil {
 		dst = k.prepared.appendTo(dst, version)
+	} else {
+		dst = append(dst, k.body...)
 	}
 	dst = k.request.parameters.AppendWithout(dst, version, func(value int) bool {
 		return k.statement != nil && k.statement.OwnMarker(value)

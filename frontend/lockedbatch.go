@@ -245,7 +245,8 @@ func (b *lockedBatch) writeIf(write lockedOperation) *wire.Failure {
 	if x.DeletesRange() {
 		x.write.dated = func(stamp int64) []byte { return b.body(statement.BelowWrites(stamp)) }
 	}
-	return b.conn.startConditional(b.header, x, write.request, nil)
+	x.readsOf(b.header, &x.first.Statement, write.request)
+	return b.conn.startConditional(x, nil)
 }
 
 // statements returns the statements of the batch.

@@ -28,8 +28,15 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 	}
 	c.noteRight(f, o)
 	verdict, wait := c.endTickets(f, o.what)
-	if wait != nil || f.condition != nil {
+	if wait != nil || f.goesOn(o) {
 		c.concludeLater(e, f, o, verdict, wait)
+		return nil
+	}
+	if f.condition != nil {
+		c.streams.End(e.Stream)
+		if raw := c.answerFenced(e, f, o, verdict); raw != nil {
+			c.down.Emit(raw)
+		}
 		return nil
 	}
 	e, err = c.conclude(e, f, o, verdict)
@@ -39,6 +46,13 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 		c.down.Emit(e.Raw)
 	}
 	return err
+}
+
+// goesOn reports whether something may have to be sent to Cassandra before the client can be
+// answered, or for another client that waits for its turn.
+func (f *sentOperation) goesOn(o outcome) bool {
+	last := f.ticket.Kind == musiccore.Put && o.forgotten == nil
+	return f.condition != nil && !(last && f.alone != "")
 }
 
 // endTickets reports the outcome of an operation to the core, for each of its keys. The verdict is
@@ -109,6 +123,9 @@ func (c *conn) noteRight(f *sentOperation, o outcome) {
 // answerFenced returns the client's answer, given the verdict; nil if the client is answered
 // otherwise, or later.
 func (c *conn) answerFenced(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) []byte {
+	if f.condition != nil && o.forgotten != nil && c.sendAsText(f, o.forgotten) {
+		return nil
+	}
 	e, err := c.conclude(e, f, o, v)
 	switch {
 	case err != nil:

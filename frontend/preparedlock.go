@@ -19,7 +19,7 @@ import (
 )
 
 // preparedLockStatement is a lockStatement that was prepared. Once it is in the cache only simple
-// changes.
+// and made change.
 type preparedLockStatement struct {
 	id        preparedID // the id that the client knows; Cassandra has another for the text without lock clauses
 	text      []byte
@@ -34,6 +34,7 @@ type preparedLockStatement struct {
 	refused   bool                      // it was refused when it was prepared: it is checked again at each EXECUTE
 
 	simple atomic.Pointer[simpleStatement] // for the state in which its table was last
+	made   madeStatements                  // for a write with IF
 }
 
 // simpleStatement is what follows from a statement and one state of its table. It is found out once,

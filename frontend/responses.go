@@ -84,7 +84,7 @@ func (r *responses) Perform(e wire.Envelope) error {
 		w.allowed()
 		return nil
 	}
-	if w.kind == watchValues && e.OpCode == primitive.OpCodeResult {
+	if w.kind == watchMade || w.kind == watchValues && e.OpCode == primitive.OpCodeResult {
 		c.streams.End(e.Stream)
 		return w.values(e)
 	}
@@ -191,6 +191,7 @@ const (
 	watchRights                        // for whether the client has a permission
 	watchUnserved                      // for a syntax error due to a lock clause
 	watchValues                        // for the values of terms that Cassandra evaluates
+	watchMade                          // for the id of a text that the proxy has made
 )
 
 // String returns the reason in words.
@@ -198,6 +199,7 @@ func (k watchKind) String() string {
 	return [...]string{
 		watchLogin: "login", watchPrepare: "prepared id", watchKeyspace: "USE", watchTopology: "topology", watchSchema: "schema change",
 		watchFenced: "operation under a lock", watchColumns: "columns of a read", watchRights: "permission", watchUnserved: "syntax", watchValues: "values",
+		watchMade: "own prepared id",
 	}[k]
 }
 
@@ -212,7 +214,7 @@ type watch struct {
 	probe     probe                                      // watchRights: the statement that was sent
 	allowed   func()                                     // watchRights: called if the client has the permission
 	denied    func(e wire.Envelope)                      // watchRights: called if it has not; may be nil
-	values    func(wire.Envelope) error                  // watchValues: continues with Cassandra's rows
+	values    func(wire.Envelope) error                  // watchValues: continues with Cassandra's rows; watchMade: with any answer
 	unserved  *wire.Failure                              // watchUnserved: the error if Cassandra cannot parse the text
 }
 

@@ -3,6 +3,7 @@ package frontend
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"sync"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
@@ -26,8 +27,10 @@ type conditionalWrite struct {
 	*statement.Conditional
 	first *lockStatement // its first statement, or the BATCH text; in memory of its own
 
+	read     lockedOperation
 	again    lockedOperation // the read of the partition, if none of the rows exists
 	write    lockedOperation
+	made     []*lockedOperation    // those that Cassandra is to prepare: they have the same text each time
 	put      func([]statement.Sum) // has write use the sums
 	warned   []string              // Cassandra's warnings about the reads
 	nextTurn func()                // ends the turn; may be called more than once
@@ -65,55 +68,72 @@ func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Fa
 	if ref == 0 && s.Parsed.Verb == rewrite.Insert { // IF NOT EXISTS holds on a key without rows
 		onEmpty = x.fencedWrite(&s)
 	}
-	return a.conn.startConditional(a.envelope.Header, x, q, onEmpty)
+	x.readsOf(a.envelope.Header, &s.Statement, q)
+	c := a.conn
+	start := func() *wire.Failure { return c.startConditional(x, onEmpty) }
+	if s.prepared == nil {
+		return start()
+	}
+	x.made = x.constant(onEmpty)
+	return c.whenPrepared(&s.prepared.made, x.made, c.sender(a.inPlace), start)
+}
+
+// readsOf makes the reads for the conditions. Nothing of the client's request is kept.
+func (x *conditionalWrite) readsOf(h wire.Header, s *statement.Statement, q lockedRequest) {
+	x.read, x.again = queryOperation(h, x.Read(), s, q), queryOperation(h, x.ReadPartition(true), s, q)
+}
+
+// constant returns the operations whose text does not depend on the values or the stamp.
+func (x *conditionalWrite) constant(onEmpty *lockedOperation) (all []*lockedOperation) {
+	all = append(all, &x.read)
+	if x.write.dated == nil && len(x.Conditions.Sums) == 0 {
+		all = append(all, &x.write)
+	}
+	if onEmpty != nil {
+		all = append(all, onEmpty)
+	}
+	return slices.DeleteFunc(all, func(k *lockedOperation) bool { return len(k.request.parameters.Values) == 0 })
 }
 
 // fencedWrite returns the write of one statement as it is sent if the key has no row: it also deletes
 // everything of the key that is older, in the same mutation. It returns nil if the text does not fit
 // for that.
 func (x *conditionalWrite) fencedWrite(s *lockStatement) *lockedOperation {
-	write := s.Write(statement.RequestStamps)
-	q, ok := s.Fenced(write, 0)
+	q, ok := s.Fenced(s.Write(statement.RequestStamps))
 	if !ok {
 		return nil
 	}
 	k := x.write
-	if k.request.parameters.Values = q.Values; len(q.Values) > 0 {
-		k.request.parameters.Flags |= primitive.QueryFlagValues
-	}
-	k.dated = func(stamp int64) []byte {
-		q, _ := s.Fenced(write, stamp-1) // the ticket's fence
-		return queryBody(q.Text)
-	}
+	k.body, k.request.parameters.Values = queryBody(q.Text), q.Values
+	k.request.parameters.Flags |= primitive.QueryFlagValues
+	k.fences = true
 	return &k
 }
 
 // startConditional sends the read for the conditions when it is the write's turn. onEmpty is the
 // write to send instead if the lock is taken for it alone and the key has no row; or nil.
-func (c *conn) startConditional(h wire.Header, x *conditionalWrite, q lockedRequest, onEmpty *lockedOperation) *wire.Failure {
-	read := queryOperation(h, x.Read(), &x.first.Statement, q)
-	x.again = queryOperation(h, x.ReadPartition(true), &x.first.Statement, q)
-	all := []*lockedOperation{&read, &x.again, &x.write}
+func (c *conn) startConditional(x *conditionalWrite, onEmpty *lockedOperation) *wire.Failure {
+	all := []*lockedOperation{&x.read, &x.again, &x.write}
 	if onEmpty != nil {
 		all = append(all, onEmpty)
 	}
 	for _, k := range all {
 		k.sent.condition = x
 	}
-	if q.ref == 0 {
-		w := &ownSection{first: read, kind: musiccore.Get, onEmpty: onEmpty}
+	if x.read.request.ref == 0 {
+		w := &ownSection{first: x.read, kind: musiccore.Get, onEmpty: onEmpty}
 		w.granted = func() {
 			x.nextTurn = w.end
-			for _, k := range append(all[1:], &w.first) {
+			for _, k := range append(all, &w.first) {
 				k.request.ref, k.sent.alone = w.ref, primitive.WriteTypeCas
 			}
 		}
 		return c.inOwnSection(w, x.first)
 	}
-	o := c.begin(h.Stream)
-	c.server.turns.take(q.key, func(next func()) {
+	o := c.begin(x.read.header.Stream)
+	c.server.turns.take(x.read.request.key, func(next func()) {
 		x.nextTurn = next
-		o.finish(func() { o.readFirst(read) })
+		o.finish(func() { o.readFirst(x.read) })
 	})
 	return nil
 }

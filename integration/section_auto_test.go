@@ -39,6 +39,53 @@ func TestPlainWritesInSectionsOfTheirOwn(t *testing.T) {
 	}
 }
 
+// Cassandra forgets what the proxy has had it prepare for writes with IF when their table changes. The
+// client notices nothing, neither on keys with rows nor on new ones.
+func TestPreparedConditionsOutliveASchemaChange(t *testing.T) {
+	for i, d := range []driver{withGocql2(5, ""), withGocql2(4, "+lz4")} {
+		s := newTableFixture(t, fmt.Sprintf("section_auto_made_%d", i), "@critical(unlocked=auto)")
+		s.driver, s.client = d, d.open(t, s.address, s.keyspace)
+		const insert, update = "INSERT INTO ACCOUNTS (branch, id, balance) VALUES (?, 'x', 1) IF NOT EXISTS", "UPDATE ACCOUNTS SET balance = ? WHERE branch = ? AND id = 'x' IF balance = ?"
+		applied := func(want, text string, values ...any) {
+			o := s.works(s.client, text, values...)
+			assert.Equal(t, want, told(o, "[applied]"), "%s %v: %v", text, values, o)
+		}
+		for n := range 3 {
+			branch := fmt.Sprint("b", n)
+			applied("true", insert, branch)
+			for balance := range int64(3) {
+				applied("true", update, balance+2, branch, balance+1)
+			}
+			applied("false", update, int64(7), branch, int64(1))
+			applied("false", insert, branch)
+			require.Len(t, s.prepared(), 5, "a read and a write of each, and the write of a new key")
+			s.works(s.client, fmt.Sprintf("ALTER TABLE ACCOUNTS ADD added%d int", n))
+			require.Empty(t, s.prepared())
+			applied("true", update, int64(9), branch, int64(4))
+		}
+	}
+}
+
+// prepared returns the texts on the table that the proxy has made and the node knows prepared.
+func (s *tableFixture) prepared() map[string]bool {
+	s.t.Helper()
+	texts := map[string]bool{}
+	iter := s.direct.Query("SELECT query_string FROM system.prepared_statements").Iter()
+	for text := ""; iter.Scan(&text); {
+		if strings.Contains(text, s.keyspace) && strings.Contains(text, "accounts") && !strings.Contains(text, " IF ") && !synchronises(text) {
+			texts[text] = true
+		}
+	}
+	require.NoError(s.t, iter.Close())
+	return texts
+}
+
+// synchronises reports whether a text is of a synchronise: it reads write times, or writes at a given one
+// without deleting the rest of a new key.
+func synchronises(text string) bool {
+	return strings.Contains(text, "WRITETIME") || strings.Contains(text, "USING TIMESTAMP") && !strings.HasPrefix(text, "BEGIN")
+}
+
 // Plain writes of many clients are ordered by the lock: each overwrites the one before, and all
 // stamps differ.
 func TestPlainWritesOfManyClients(t *testing.T) {

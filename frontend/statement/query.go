@@ -3,7 +3,6 @@ package statement
 import (
 	"bytes"
 	"slices"
-	"strconv"
 
 	"music/frontend/catalog"
 	"music/rewrite"
@@ -43,9 +42,9 @@ func (w *Query) equals(s *Statement, name, before string) {
 }
 
 // Fenced returns a batch of one mutation: it deletes everything of the statement's key at a stamp,
-// and does write, which is the statement as Write returns it. ok is false if the text does not fit
-// into a batch.
-func (s *Statement) Fenced(write Query, fence int64) (w Query, ok bool) {
+// and does write, which is the statement as Write returns it. The stamp is the first value, which
+// the caller sets. ok is false if the text does not fit into a batch.
+func (s *Statement) Fenced(write Query) (w Query, ok bool) {
 	text := bytes.TrimRight(write.Text, " \t\r\n;")
 	for _, comment := range []string{"--", "//", "/*"} {
 		if bytes.Contains(text, []byte(comment)) {
@@ -53,7 +52,8 @@ func (s *Statement) Fenced(write Query, fence int64) (w Query, ok bool) {
 		}
 	}
 	w.add("BEGIN UNLOGGED BATCH DELETE FROM " + rewrite.Quote(s.Table.Keyspace) + "." + rewrite.Quote(s.Table.Name))
-	w.add(" USING TIMESTAMP " + strconv.FormatInt(fence, 10))
+	w.add(" USING TIMESTAMP ?")
+	w.Values = append(w.Values, nil)
 	for i, column := range s.Critical.Key {
 		w.equals(s, column.Name, [2]string{" WHERE ", " AND "}[min(i, 1)])
 	}
