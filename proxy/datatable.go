@@ -48,6 +48,9 @@ func (t *dataTable) String() string { return t.keyspace + "." + t.name }
 // companion returns the name of the companion.
 func (t *dataTable) companion() string { return catalog.CompanionPrefix + hex.EncodeToString(t.ID[:]) }
 
+// companionName returns the keyspace and the name of the companion.
+func (t *dataTable) companionName() [2]string { return [2]string{t.keyspace, t.companion()} }
+
 // companionDDL returns the CREATE TABLE of the companion. last is the id of the last companion of a
 // table of this name, from which the new id is derived. Every proxy derives the same id, so two
 // proxies that create it at once, at nodes that have not heard of each other's change, create the

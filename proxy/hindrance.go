@@ -95,3 +95,45 @@ func (r *schemaReader) readMode(ctx context.Context, t *dataTable) error {
 	}
 	return nil
 }
+
+// readHindrances sets Refused where a table's keyspace, or a view, keeps it from being locked.
+func (r *schemaReader) readHindrances(ctx context.Context, tables ...*dataTable) error {
+	durable := map[string]bool{}
+	iter := r.ask("SELECT keyspace_name, durable_writes FROM system_schema.keyspaces").IterContext(ctx)
+	var keyspace string
+	for yes := false; iter.Scan(&keyspace, &yes); {
+		durable[keyspace] = yes
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("read keyspaces: %w", err)
+	}
+	for _, t := range tables {
+		yes, there := durable[t.keyspace]
+		switch {
+		case !there:
+			return fmt.Errorf("%s: its keyspace is gone: %w", t, errChanged)
+		case !yes:
+			t.Refused = "its keyspace has durable_writes = false: ALTER KEYSPACE " + rewrite.Quote(t.keyspace) + " WITH durable_writes = true"
+		}
+	}
+	return r.readViews(ctx, tables)
+}
+
+// readViews sets Refused where a materialised view is on a table.
+func (r *schemaReader) readViews(ctx context.Context, tables []*dataTable) error {
+	views := map[[2]string]string{}
+	iter := r.ask("SELECT keyspace_name, base_table_name, view_name FROM system_schema.views").IterContext(ctx)
+	var base [2]string
+	for view := ""; iter.Scan(&base[0], &base[1], &view); {
+		views[base] = view
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("read views: %w", err)
+	}
+	for _, t := range tables {
+		if view, there := views[[2]string{t.keyspace, t.name}]; there {
+			t.Refused = fmt.Sprintf("materialised view %s is on it: DROP MATERIALIZED VIEW %s.%s", view, rewrite.Quote(t.keyspace), rewrite.Quote(view))
+		}
+	}
+	return nil
+}

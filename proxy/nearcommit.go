@@ -82,18 +82,34 @@ func centresOf(nodes []node) []string {
 	return slices.Compact(all)
 }
 
-// findReplicas sets t.near: whether there are several data centres, all have replicas of the
-// table's lock rows, and Paxos keeps its decisions on them long enough. Then LOCAL_QUORUM is a
-// quorum of the coordinator's own data centre, whichever that is.
-func (r *schemaReader) findReplicas(ctx context.Context, t *dataTable, grace int) {
+// findReplicas sets near of tables: whether there are several data centres, all have replicas of a
+// table's lock rows, and Paxos keeps its decisions on them long enough. Then LOCAL_QUORUM is a quorum
+// of the coordinator's own data centre, whichever that is. It is false where that cannot be read.
+func (r *schemaReader) findReplicas(ctx context.Context, tables []*dataTable, companions map[[2]string]companion) {
 	centres := centresOf(nodesOf(r.session))
-	if len(centres) < 2 || t.Settings.Local || (t.Made && grace < nearGrace) {
+	if len(centres) < 2 {
 		return
 	}
-	replication, err := r.replication(ctx, t.keyspace)
-	if err != nil || !strings.HasSuffix(replication["class"], "NetworkTopologyStrategy") {
+	iter := r.ask("SELECT keyspace_name, replication FROM system_schema.keyspaces").IterContext(ctx)
+	everywhere := map[string]bool{} // by keyspace
+	var keyspace string
+	for replication := (map[string]string{}); iter.Scan(&keyspace, &replication); replication = nil {
+		everywhere[keyspace] = inAll(centres, replication)
+	}
+	if iter.Close() != nil {
 		return
+	}
+	for _, t := range tables {
+		kept := !t.Made || companions[t.companionName()].grace >= nearGrace
+		t.near = !t.Settings.Local && kept && everywhere[t.keyspace]
+	}
+}
+
+// inAll reports whether a keyspace with this replication has replicas in each of these data centres.
+func inAll(centres []string, replication map[string]string) bool {
+	if !strings.HasSuffix(replication["class"], "NetworkTopologyStrategy") {
+		return false
 	}
 	places := perPlace(replication)
-	t.near = !slices.ContainsFunc(centres, func(c string) bool { return places[c] == 0 })
+	return !slices.ContainsFunc(centres, func(c string) bool { return places[c] == 0 })
 }

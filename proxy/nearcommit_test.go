@@ -47,3 +47,21 @@ func TestNearCommits(t *testing.T) {
 		})
 	}
 }
+
+// The data centres of a keyspace are counted only where its strategy names them.
+func TestReplicasInEachDataCentre(t *testing.T) {
+	centres := []string{"dc1", "dc2"}
+	for name, c := range map[string]struct {
+		replication map[string]string
+		want        bool
+	}{
+		"both":           {map[string]string{"class": "org.apache.cassandra.locator.NetworkTopologyStrategy", "dc1": "3", "dc2": "1"}, true},
+		"one":            {map[string]string{"class": "org.apache.cassandra.locator.NetworkTopologyStrategy", "dc1": "3"}, false},
+		"none in one":    {map[string]string{"class": "org.apache.cassandra.locator.NetworkTopologyStrategy", "dc1": "3", "dc2": "0"}, false},
+		"anywhere":       {map[string]string{"class": "org.apache.cassandra.locator.SimpleStrategy", "replication_factor": "3"}, false},
+		"such names":     {map[string]string{"class": "org.apache.cassandra.locator.SimpleStrategy", "dc1": "3", "dc2": "3"}, false},
+		"of no keyspace": {nil, false},
+	} {
+		assert.Equal(t, c.want, inAll(centres, c.replication), name)
+	}
+}

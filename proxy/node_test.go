@@ -257,15 +257,15 @@ func typeOf(column string) datatype.DataType {
 	switch column {
 	case "guard", "base", "head", "beat", "closed", "first", "last", "lease", "writetime(comment)":
 		return datatype.Bigint
-	case "dirty", "[applied]":
+	case "dirty", "[applied]", "durable_writes":
 		return datatype.Boolean
 	case "owner", "session", "schema_version", "id", "host_id", "companion", "chosen":
 		return datatype.Uuid
 	case "rpc_address":
 		return datatype.Inet
-	case "now":
+	case "now", "dropped_time":
 		return datatype.Timestamp
-	case "gc_grace_seconds", "default_time_to_live", "version":
+	case "position", "gc_grace_seconds", "default_time_to_live", "version":
 		return datatype.Int
 	case "flags":
 		return datatype.NewList(datatype.Varchar)

@@ -2,8 +2,8 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -26,18 +26,43 @@ type storedTable struct {
 // name may have characters that no comment can have there.
 const storedCentre = ", dc="
 
-// readStored reads the table's row at QUORUM. An error is stored for settle: a table whose row
-// cannot be read is critical, but gets no locks.
-func (r *schemaReader) readStored(ctx context.Context, t *dataTable) {
-	var closed int64
-	err := r.session.Query("SELECT closed, settings FROM music.tables WHERE id = ?", gocql.UUID(t.ID)).Consistency(gocql.Quorum).
-		ScanContext(ctx, &closed, &t.stored.text)
-	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
-		t.stored.err = fmt.Errorf("read music.tables of %s: %w", t, err)
-		return
+// readStored reads the rows of tables at QUORUM. An error is stored for settle: a table whose row
+// cannot be read is critical, but gets no locks. It does not keep other tables from getting theirs.
+func (r *schemaReader) readStored(ctx context.Context, tables ...*dataTable) {
+	for some := range slices.Chunk(tables, perStatement) {
+		rows, err := r.storedRows(ctx, some)
+		if err != nil && len(some) > 1 {
+			for _, t := range some {
+				r.readStored(ctx, t)
+			}
+			continue
+		}
+		for _, t := range some {
+			if err != nil {
+				t.stored.err = fmt.Errorf("read music.tables of %s: %w", t, err)
+				continue
+			}
+			t.stored = rows[t.ID]
+			t.stored.err = t.keepStored()
+		}
 	}
-	t.stored.closed = musiccore.Stamp(closed)
-	t.stored.err = t.keepStored()
+}
+
+// storedRows returns the rows of some tables, by id.
+func (r *schemaReader) storedRows(ctx context.Context, tables []*dataTable) (map[[16]byte]storedTable, error) {
+	var ids []gocql.UUID
+	for _, t := range tables {
+		ids = append(ids, t.ID)
+	}
+	iter := r.session.Query("SELECT id, closed, settings FROM music.tables WHERE id IN ?", ids).Consistency(gocql.Quorum).IterContext(ctx)
+	rows := map[[16]byte]storedTable{}
+	var id gocql.UUID
+	var closed int64
+	var text string
+	for iter.Scan(&id, &closed, &text) {
+		rows[id] = storedTable{closed: musiccore.Stamp(closed), text: text}
+	}
+	return rows, iter.Close()
 }
 
 // storedSettings reads settings as music.tables has them. If they cannot be read, it returns the
