@@ -44,7 +44,7 @@ func (k *key) reservesBlock(now Now, vacant bool, entries []*entry) bool {
 	if vacant {
 		waits = entries[1:]
 	}
-	return (len(entries) > 1 || k.blocks.nextSize > 1) && !anyMustBeNumbered(now, waits)
+	return !anyMustBeNumbered(now, waits)
 }
 
 // blockEnqueued takes a block that was enqueued for these entries, which wait in it from now on.

@@ -6,15 +6,15 @@ import "time"
 // and none of them blocks; each is handed the time and returns what the caller has to do. The
 // package comment shows the loop.
 type Core struct {
-	self         *Session
-	opts         Options
-	keys         map[Key]*key
-	ops          map[OpID]pendingOp
-	commands     map[CommandID]replier
-	watches      map[SessionID]*watch
+	self     *Session
+	opts     Options
+	keys     map[Key]*key
+	ops      map[OpID]pendingOp
+	commands map[CommandID]replier
+	observed
 	tables       map[[16]byte]tableFacts // what the caller has said of each table
-	deadSessions []SessionID
 	idle         idleKeys
+	far          lending
 	timers       timers
 	out          Effects
 	now          time.Duration // BOOTTIME of the event under way
@@ -23,11 +23,18 @@ type Core struct {
 	sessionEnded bool // the session died, and everything with it
 }
 
+// observed is what this session knows of others.
+type observed struct {
+	watches      map[SessionID]*watch
+	deadSessions []SessionID
+}
+
 // counters are the last numbers that were given; none is given twice.
 type counters struct {
 	command CommandID
 	request int64
 	term    uint64
+	loan    uint64
 }
 
 // pendingOp is where an operation waits: at an entry, or, if p is nil, elsewhere at the key.
@@ -48,8 +55,9 @@ func New(self *Session, o Options) *Core {
 		keys:     map[Key]*key{},
 		ops:      map[OpID]pendingOp{},
 		commands: map[CommandID]replier{},
-		watches:  map[SessionID]*watch{},
+		observed: observed{watches: map[SessionID]*watch{}},
 		tables:   map[[16]byte]tableFacts{},
+		far:      lending{out: map[lentID]lentOut{}, borrowed: map[held]*loan{}, loans: map[uint64]*loan{}, elsewhere: map[lockToken]OpID{}, silent: map[SessionID]time.Duration{}},
 		idle:     newIdle(o.Idle),
 	}
 }
@@ -114,15 +122,20 @@ func (c *Core) Unlock(now Now, op OpID, id Key, r LockRef) Effects {
 // the operation is answered through Effects.Answers: at once with an error, or later, after a
 // synchronise, with a ticket.
 func (c *Core) Begin(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Effects) {
+	return c.beginOp(now, waitingOp{op: op, kind: kind}, id, r)
+}
+
+// beginOp is Begin and Lend.
+func (c *Core) beginOp(now Now, b waitingOp, id Key, r LockRef) (Ticket, Effects) {
 	if !c.checkSession(now) {
-		c.answer(Answer{Op: op, Err: ErrNoSession})
+		c.answer(Answer{Op: b.op, Err: ErrNoSession})
 		return Ticket{}, c.takeEffects()
 	}
 	if r < 1 {
-		c.answer(Answer{Op: op, Err: ErrNotHeld})
+		c.answer(Answer{Op: b.op, Err: ErrNotHeld})
 		return Ticket{}, c.takeEffects()
 	}
-	b := waitingOp{op: op, kind: kind, until: now.Boot + c.opts.OpTimeout}
+	b.until = now.Boot + c.opts.OpTimeout
 	tk := c.key(id).begin(now, b, r)
 	return tk, c.takeEffects()
 }
@@ -133,6 +146,12 @@ func (c *Core) Begin(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Ef
 // Answer to the ticket's operation, perhaps with these effects.
 func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
 	c.checkSession(now)
+	if tk.Loan != 0 {
+		return c.endBorrowed(now, tk, o), c.takeEffects()
+	}
+	if tk.Lent != nil {
+		delete(c.far.out, lentID{tk.Term, tk.Number})
+	}
 	k := c.keys[tk.Key]
 	if k == nil || k.term == nil || k.term.id != tk.Term {
 		return c.lateVerdict(tk), c.takeEffects()
@@ -177,7 +196,8 @@ func (c *Core) Tick(now Now) Effects {
 }
 
 // Rejoin goes on with a new session. Every term and entry of the old one has ended, and the old one
-// is known to be dead: if clients come back with its references, these are taken over here.
+// is known to be dead, unless something that it has lent may be in use: if clients come back with its
+// references, these are taken over here.
 func (c *Core) Rejoin(now Now, s *Session) Effects {
 	old := c.self
 	old.End()
@@ -185,7 +205,9 @@ func (c *Core) Rejoin(now Now, s *Session) Effects {
 	w := &watch{c: c, id: old.id}
 	w.timer.who = w
 	c.watches[old.id] = w
-	w.declareDead(now)
+	if !c.Lent(now) { // else it is observed like any other: what it lent is good until it would be dead for others
+		w.declareDead(now)
+	}
 	c.self, c.sessionEnded = s, false
 	return c.takeEffects()
 }

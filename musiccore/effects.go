@@ -18,6 +18,7 @@ type Effects struct {
 	Alarms   []Alarm
 	Notes    []Note
 	Hints    []Hint        // for other proxies; may be lost
+	Returns  []Return      // loans to be given back to their lenders
 	Wake     time.Duration // BOOTTIME of the next Tick; it replaces earlier ones; 0: none
 }
 
@@ -161,10 +162,28 @@ type Ticket struct {
 	Lease time.Duration // the client lease, which the operation has renewed
 
 	// Lender is the session that has lent the ticket to this proxy (docs/protocol.md 3.15, Remote). A
-	// Core leaves it zero, and only ends such tickets.
+	// Core sets it only in the tickets of a loan (loan.go).
 	Lender SessionID
 	Term   uint64 // the Core's own, likewise Number: they travel with a borrowed ticket
 	Number uint64
+
+	Lent *Lent  `json:",omitempty"` // of a loan; nil: the ticket is for one operation
+	Loan uint64 `json:"-"`          // the borrowing Core's own: the loan that the ticket is of; 0: none
+}
+
+// Lent is what a ticket has that Lend returned as a loan (docs/protocol.md 3.21, Loans).
+type Lent struct {
+	Stamps Stamp         // how many stamps it has, from Ticket.Stamp on
+	Valid  time.Duration // for how long success may be told without asking the lender
+	Run    []Next        `json:",omitempty"` // the references that the borrower may pass the lock on to, in order
+	Passed LockRef       `json:",omitzero"`  // of a loan that is given back: to which of them it was passed on; 0: to none
+}
+
+// Next is a reference whose client waits at the borrower of a loan.
+type Next struct {
+	Ref   LockRef
+	Token [16]byte // of its LOCK
+	Lease time.Duration
 }
 
 // OK reports whether the ticket is one; the zero value is none.
@@ -249,8 +268,20 @@ type Grant struct {
 // Client says who sent a LOCK, as the caller knows it; the Core only passes it on in Notes.
 type Client struct {
 	Role, Address string
-	OneWrite      bool `json:"-"` // the lock is of a write that came without one (docs/design.md 4, unlocked=auto); this proxy alone asks for it
+	OneWrite      bool `json:",omitzero"` // the lock is of a write that came without one (docs/design.md 4, unlocked=auto)
 }
+
+// Place says whose a new reference may be.
+type Place uint8
+
+// If another session hands the references of the key out, a LOCK with PlaceAny is answered
+// ElsewhereError: it is asked there for a place, with PlaceBlock, which is refused with ErrNoBlock
+// unless that is still so. PlaceHere is for a LOCK that has been refused there.
+const (
+	PlaceAny Place = iota
+	PlaceHere
+	PlaceBlock
+)
 
 // Request has the clauses of a LOCK.
 type Request struct {
@@ -261,8 +292,10 @@ type Request struct {
 	AtOnce bool          // WAIT 0s: behind others, answered once its reference is known
 	NoWait bool
 	Owner  string
-	Token  [16]byte // not zero: the same LOCK again finds the same reference
-	Closed Stamp    // of the table (docs/protocol.md 2.3, D)
+	Token  [16]byte  // not zero: the same LOCK again finds the same reference
+	Closed Stamp     // of the table (docs/protocol.md 2.3, D)
+	Place  Place     `json:",omitzero"`
+	Via    SessionID `json:"-"` // that of the proxy which asks for its client, if it takes loans; zero: the client is at this one
 
 	// Once means that the lock is for one statement, which is told only after the lock row was read
 	// again (docs/protocol.md 3.20, Once): BlindPut, or another Kind for one that reads the key

@@ -8,6 +8,7 @@ import (
 // enqueue sends one LWT that gets references for all unnumbered entries, unless something better is
 // under way.
 func (k *key) enqueue(now Now) {
+	k.askElsewhere(now)
 	if len(k.queue.unnumbered) == 0 || k.releaseWillEnqueue(now) || k.holdsForOnce(now) || (k.piggyback.awaitsDelegated(now) && !k.queue.anyoneMustBeNumbered(now)) || k.waitsForLocalRead(now) {
 		return
 	}
@@ -38,7 +39,7 @@ func (k *key) enqueue(now Now) {
 // client has to be told anything before.
 func (k *key) releaseWillEnqueue(now Now) bool {
 	t := k.term
-	if t == nil || k.blocks.nextSize == 0 || now.Boot >= t.holder.since+k.c.opts.Retain {
+	if t == nil || k.blocks.nextSize == 0 || now.Boot >= t.holder.plainAt() {
 		return false
 	}
 	return !slices.ContainsFunc(k.queue.unnumbered, func(e *entry) bool { return !e.canWaitUnnumbered(now) })

@@ -28,14 +28,23 @@ type entry struct {
 	wait     wait
 	takeover takeover
 	block    *localBlock // in which it waits, or for which it stands in the queue
-	once     Kind        // not 0: its client wants the lock for one statement of this kind
-	timer    timer
+	origin
+	timer timer
+}
+
+// origin says what an entry's LOCK asked for, and where its client is.
+type origin struct {
+	once  Kind // not 0: its client wants the lock for one statement of this kind
+	place Place
+	via   SessionID // that of the proxy at which the client is, if that takes loans; zero: this one
 }
 
 // grantFacts say how a holder got the lock.
 type grantFacts struct {
 	ownerDied bool // the holder before did not release the lock
 	inBlock   bool // handed over in memory
+	passed    bool // by the proxy of its client, which has told it
+	overtook  bool // in a run, before others that had come earlier
 }
 
 // identity is what the client of an entry says about itself.
@@ -70,9 +79,13 @@ func (e *entry) due(now Now) {
 		k.queue.requeueFrom(e)
 	case e.ref == 0 && e.wait.op != 0 && now.Boot < e.deadline && now.Boot >= e.numberBy():
 		k.c.timers.set(&e.timer, e.deadline)
+	case e.phase == phaseHolding && e.ofTheDead(now):
+		k.expireLease(now)
 	case now.Boot < e.deadline:
-		k.c.timers.set(&e.timer, e.deadline)
+		k.c.timers.set(&e.timer, e.wake())
 		return
+	case e.phase == phaseHolding && !k.term.silenced(now):
+		e.setDeadline(now.Boot + loanLasts)
 	case e.phase == phaseHolding:
 		k.expireLease(now)
 	case e.wait.op != 0:
@@ -87,10 +100,18 @@ func (e *entry) due(now Now) {
 // client ends the entry.
 func (e *entry) setDeadline(until time.Duration) {
 	e.deadline = until
-	if e.ref == 0 {
+	if until = e.wake(); e.ref == 0 {
 		until = e.numberBy()
 	}
 	e.k.c.timers.set(&e.timer, until)
+}
+
+// wake returns when the entry is to be looked at again.
+func (e *entry) wake() time.Duration {
+	if e.via == (SessionID{}) || e.phase != phaseHolding {
+		return e.deadline
+	}
+	return min(e.deadline, e.k.c.now+beatEvery)
 }
 
 // attach makes an operation wait for the entry as the request says. An operation that already waits
@@ -106,13 +127,17 @@ func (e *entry) attach(now Now, op OpID, q Request) {
 	if q.By != (Client{}) {
 		e.identity.client = q.By
 	}
+	e.via = q.Via
 	if e.phase == phaseHolding {
 		e.setDeadline(now.Boot + e.lease)
 		k.c.answer(Answer{Op: op, Grant: k.grantOf(now, e)})
 		return
 	}
 	e.wait.op, e.wait.atOnce = op, q.AtOnce
-	if q.NoWait && q.Ref != 0 || q.AtOnce && e.ref != 0 || k.c.draining {
+	switch {
+	case e.passed, k.isLent(e): // its client may have been told that it holds the lock
+		k.recall()
+	case q.NoWait && q.Ref != 0 || q.AtOnce && e.ref != 0 || k.c.draining:
 		k.answerTimedOut(now, e)
 		return
 	}

@@ -36,6 +36,8 @@ var (
 	ErrDraining = errors.New("musiccore: draining")
 	// ErrTooManyWaiters: too many wait for the key.
 	ErrTooManyWaiters = errors.New("musiccore: too many waiters")
+	// ErrNoBlock: a LOCK with PlaceBlock came to a session that hands out no references of the key.
+	ErrNoBlock = errors.New("musiccore: no references are handed out here")
 	// ErrUnavailable: the lock row cannot be read or written; no reference stays in the queue.
 	ErrUnavailable = errors.New("musiccore: lock row is unavailable")
 )

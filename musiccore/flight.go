@@ -11,12 +11,14 @@ type flight struct {
 	next  uint64 // number of the next operation
 	ops   int    // not ended
 	puts  int    // not ended, and puts
+	loans int    // not ended, and loans
 }
 
 // op is one operation in flight.
 type op struct {
 	at   time.Duration // of its Begin
 	put  bool
+	loan bool // puts and gets of another proxy
 	done bool
 	held bool // its End came, and its verdict waits
 }
@@ -48,6 +50,12 @@ func (f *flight) grow() {
 	}
 }
 
+// lend makes the operation that was added last a loan.
+func (f *flight) lend() {
+	f.slot(f.next - 1).loan = true
+	f.loans++
+}
+
 func (f *flight) count(put bool, d int) {
 	f.ops += d
 	if put {
@@ -69,6 +77,9 @@ func (f *flight) finish(n uint64) {
 	o := f.slot(n)
 	o.done = true
 	f.count(o.put, -1)
+	if o.loan {
+		f.loans--
+	}
 	f.trim()
 }
 

@@ -61,7 +61,7 @@ func (k *key) makePlain(now Now) {
 	if t == nil || !t.open || t.block == nil || t.block.plain {
 		return
 	}
-	if now.Boot < t.holder.since+k.c.opts.Retain && !k.c.draining {
+	if now.Boot < t.holder.plainAt() && !k.c.draining || k.awaitsRun() {
 		return
 	}
 	t.block.plain = true

@@ -11,6 +11,7 @@ const (
 	HintWaiting                       // a reference waits behind the head of the receiver
 	HintReleasing                     // the Release that makes the receiver's reference the head is under way
 	HintPiggyback                     // the receiver is to enqueue Block with its Release
+	HintRecall                        // the receiver is to give back what it has borrowed of reference Last
 )
 
 // releasingPollEvery and releasingFor are how often, and for how long, the row is read after a hint
@@ -29,7 +30,7 @@ type Hint struct {
 	Kind HintKind
 
 	Block Block   // for HintPiggyback: the block to enqueue
-	Last  LockRef // for HintPiggyback: the last reference whose Release may enqueue it
+	Last  LockRef // for HintPiggyback: the last reference whose Release may enqueue it; for HintRecall: which
 }
 
 // Hear takes a hint of another proxy. It ignores a hint for another session, HintYourTurn and
@@ -40,6 +41,8 @@ func (c *Core) Hear(now Now, hint Hint) Effects {
 		return c.takeEffects()
 	}
 	switch k := c.keys[hint.Key]; {
+	case hint.Kind == HintRecall:
+		c.closeLoan(held{hint.Key, hint.Last})
 	case hint.Kind == HintWaiting:
 		c.key(hint.Key).lookForWaiters(now)
 	case hint.Kind == HintYourTurn && k != nil && k.term == nil:

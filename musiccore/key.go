@@ -92,7 +92,9 @@ func (k *key) chooseLWT(now Now) {
 	switch t := k.term; {
 	case t.released():
 	case k.c.draining && k.blocks.anyNumbered() && k.c.self.Valid(now):
-		k.dissolveBlocks(now)
+		if !k.awaitsRun() {
+			k.dissolveBlocks(now)
+		}
 	case t != nil && t.drained(k.c.opts.SettleTries) && !t.keptForNext(now):
 		if !k.awaitsReturn(now) {
 			k.release(now)
@@ -177,7 +179,7 @@ func (k *key) nextWake(now Now) time.Duration {
 		at = sooner(now.Boot, at, now.Boot+time.Second)
 	}
 	if k.term != nil && len(k.queue.unnumbered) > 0 {
-		at = sooner(now.Boot, at, k.term.holder.since+k.c.opts.Retain)
+		at = sooner(now.Boot, at, k.term.holder.plainAt())
 	}
 	if k.term != nil {
 		at = sooner(now.Boot, at, k.term.nextWake(now.Boot, k.c.opts))
@@ -196,7 +198,7 @@ func (t *term) nextWake(now time.Duration, o Options) time.Duration {
 		at = sooner(now, at, t.ops.waiting[0].until)
 	}
 	if t.block != nil && t.open {
-		at = sooner(now, at, t.holder.since+o.Retain)
+		at = sooner(now, at, t.holder.plainAt())
 	}
 	if t.block != nil && !t.open {
 		at = sooner(now, at, t.block.keepUntil)

@@ -17,13 +17,17 @@ func (k *key) newEntry(now Now, op OpID, q Request) {
 		c.answer(Answer{Op: op, Grant: k.busyGrant()})
 		return
 	}
+	if q.Place == PlaceBlock && !k.takesRemote(now) {
+		c.answer(Answer{Op: op, Err: ErrNoBlock})
+		return
+	}
 	if k.waiterCount() >= c.opts.Waiters {
 		c.answer(Answer{Op: op, Err: ErrTooManyWaiters})
 		return
 	}
 	e := &entry{
 		k: k, since: now.Boot, lease: k.clientLease(),
-		identity: identity{name: q.Owner, token: q.Token}, wait: wait{noWait: q.NoWait}, once: q.Once,
+		identity: identity{name: q.Owner, token: q.Token}, wait: wait{noWait: q.NoWait}, origin: origin{once: q.Once, place: q.Place},
 	}
 	e.timer.who = e
 	if q.Token != ([16]byte{}) {
@@ -76,6 +80,9 @@ func (k *key) unlock(now Now, op OpID, r LockRef) {
 		k.queryEnding(q)
 	case e.mayHoldElsewhere():
 		k.addQuery(q)
+	case k.isLent(e): // answered when what was done under the loan is known
+		k.recall()
+		k.addQuery(q)
 	default:
 		k.unlockEntry(now, op, e)
 	}
@@ -109,8 +116,10 @@ func (k *key) cancel(op OpID, e *entry) {
 	if k.term != nil {
 		k.term.cancel(op)
 	}
-	if e := k.queue.first(); e != nil {
-		e.takeover.ops = slices.DeleteFunc(e.takeover.ops, func(b waitingOp) bool { return b.op == op })
+	for _, e := range append([]*entry{k.queue.first()}, k.awaited()...) {
+		if e != nil {
+			e.takeover.ops = slices.DeleteFunc(e.takeover.ops, func(b waitingOp) bool { return b.op == op })
+		}
 	}
 }
 

@@ -113,6 +113,24 @@ func TestOnceFencesAnEmptyKey(t *testing.T) {
 	require.False(t, next.Swap.Set.Row.Dirty, "%+v", next.Swap)
 }
 
+// A put of unknown outcome leaves the row dirty, also after one that has fenced the key.
+func TestOnceLeavesWhatIsUnknown(t *testing.T) {
+	h, _, row, swap, stamps := lockOnce(t, Get)
+	h.reply(stamps, Result{Status: StatusDone, Empty: true})
+	h.reply(row, Result{Status: StatusDone})
+	tk, _ := h.begin(1, FencedPut)
+	h.end(tk, OutcomeAcked)
+	tk, _ = h.begin(1, Put)
+	require.True(t, tk.OK())
+	h.end(tk, OutcomeUnknown)
+	h.unlock(1)
+	id, _ := commandOf[ReadRow](h)
+	h.reply(id, Result{Status: StatusDone, Row: &swap.Set.Row})
+	h.lock(Request{})
+	_, next := commandOf[Apply](h)
+	require.True(t, next.Swap.Set.Row.Dirty, "%+v", next.Swap)
+}
+
 // A put may fence nothing but an empty key, as its first operation.
 func TestOnceFencesNothingElse(t *testing.T) {
 	h, _, row, _, stamps := lockOnce(t, BlindPut)

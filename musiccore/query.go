@@ -73,6 +73,9 @@ func (k *key) answerFromRow(now Now, q query) bool {
 		return true
 	}
 	r, e := k.view.row, k.findEntry(q.ref)
+	if q.kind == queryUnlock && e != nil && k.isLent(e) {
+		return false
+	}
 	s, known := k.view.row.ownerOf(q.ref)
 	switch {
 	case k.view.state != rowPresent || q.ref > r.Guard:

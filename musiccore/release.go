@@ -37,11 +37,12 @@ func (k *key) closeTerm(now Now, how State) {
 		return
 	}
 	t.open, t.closedAt = false, now.Boot
+	k.recall()
 	t.synch.tries = 0
 	if t.block != nil {
 		t.block.keepUntil = now.Boot + k.c.opts.Retain
 	}
-	k.blocks.noteSectionLength(now.Boot-t.holder.since, k.c.opts.Retain, how)
+	k.blocks.noteSectionLength(now.Boot-t.holder.since, t.holder.short(), how)
 	t.holder.end(how)
 	waiting := t.ops.waiting
 	t.ops.waiting = nil

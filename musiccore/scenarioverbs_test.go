@@ -15,7 +15,7 @@ func (s *stage) verbs() map[string]func(script) error {
 		"option":  script.option,  // option window 64, option waiters 2: before the proxies; option hints 0: they get lost
 		"proxies": script.proxies, // proxies p1 p2
 		// statements of clients; A's proxy is that of its first LOCK, its reference that of its last
-		"lock":   script.lock,   // lock A at p1 [key k] [nowait] [wait 1m] [lease 5s] [token 7] [using 3]
+		"lock":   script.lock,   // lock A at p1 [key k] [nowait] [here] [wait 1m] [lease 5s] [token 7] [using 3]
 		"renew":  script.renew,  // LOCK USING LOCK, with the reference that A has
 		"unlock": script.unlock, // unlock A
 		"put":    script.put,    // put A 7 [unacked [r1 r2]] [hanging]
@@ -141,8 +141,13 @@ func (l script) lock() error {
 	c := l.s.clients[name]
 	q := Request{Owner: name, Closed: l.s.closed}
 	for i := 1; i < len(l.words); i += 2 {
-		if l.words[i] == "nowait" {
+		switch l.words[i] {
+		case "nowait":
 			q.NoWait = true
+			i--
+			continue
+		case "here":
+			q.Place = PlaceHere
 			i--
 			continue
 		}

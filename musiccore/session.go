@@ -56,6 +56,7 @@ type Session struct {
 	lease    time.Duration
 	deadline atomic.Pointer[deadline]
 	dead     atomic.Bool
+	stood    atomic.Int64 // how often the store's clock showed that the own ones had stood still
 
 	mu    sync.Mutex
 	sent  []int64 // numbers of the latest beats, ascending
@@ -64,6 +65,9 @@ type Session struct {
 
 // sentKept bounds the beats that a session remembers as its own. No older one can be under way.
 const sentKept = 64
+
+// stoodStill is by how much the store's clock must be ahead of the own ones.
+const stoodStill = 100 * time.Millisecond
 
 // saltBits is the number of low bits of a beat's number that come from the clocks: after a machine
 // was cloned, and two processes count the beats of one session, they tell whose beat it is.
@@ -183,7 +187,11 @@ func (s *Session) Saw(now Now, l Look, beat int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := s.deadline.Load(); d != nil && d.store != 0 && now.Store != 0 {
-		s.deadline.Store(d.within(l.start, d.store-now.Store))
+		next := d.within(l.start, d.store-now.Store)
+		if next.boot < d.boot-stoodStill {
+			s.stood.Add(1)
+		}
+		s.deadline.Store(next)
 	}
 	s.over(now)
 	var err error

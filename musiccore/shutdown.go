@@ -14,6 +14,7 @@ func (c *Core) checkSession(now Now) bool {
 	}
 	if c.self.Dead() && !c.sessionEnded {
 		c.sessionEnded = true
+		c.loseLoans()
 		for _, k := range c.sorted() {
 			k.bury(now, ErrNoSession)
 		}
@@ -27,20 +28,23 @@ func (c *Core) checkSession(now Now) bool {
 func (c *Core) Drain(now Now) Effects {
 	c.draining = true
 	c.checkSession(now)
+	for _, l := range c.sortedLoans() {
+		c.closeLoan(l.held)
+	}
 	for _, k := range c.sorted() {
 		k.step(now)
 	}
 	return c.takeEffects()
 }
 
-// Quiet reports whether no LWT is under way, and nothing is in flight or unsettled.
+// Quiet reports whether no LWT is under way, nothing is in flight or unsettled, and nothing is borrowed.
 func (c *Core) Quiet() bool {
 	for _, k := range c.keys {
 		if !k.quiet() {
 			return false
 		}
 	}
-	return true
+	return len(c.far.loans) == 0
 }
 
 // quiet is Quiet for one key.

@@ -20,6 +20,7 @@ type sim struct {
 	closedAt  time.Duration
 	healed    time.Duration // when the faults ended
 	strict    bool          // the table is
+	lends     bool          // much is lent
 	wild      bool          // clock rates differ by more than eps: see checker
 	store     *simStore
 	check     *checker
@@ -35,6 +36,7 @@ type sim struct {
 	plain     Stamp // above every plain write
 	lapse     Stamp // how far clk() is ahead of the run's time
 	bySession map[SessionID]*proxy
+	unheard   map[held]bool // references of which a lender may not know how an operation ended
 	hash      uint64
 	failed    error
 	tally     tally
@@ -196,6 +198,9 @@ func (s *sim) options() Options {
 		o.Grace = time.Second
 	}
 	o.Retain = [...]time.Duration{0, 100 * time.Millisecond, time.Second, 3 * time.Second}[mixed(uint64(s.seed))%4]
+	if s.lends {
+		o.Retain, o.Window, o.Wait = 3*time.Second, 160, 600*time.Millisecond
+	}
 	if w.n(2) == 0 {
 		o.Drift, o.Margin = 0.2, time.Millisecond
 	}
@@ -203,7 +208,7 @@ func (s *sim) options() Options {
 }
 
 func newSim(seed int, setup ...func(*sim)) *sim {
-	s := &sim{seed: seed, faults: true, now: simStart, bySession: map[SessionID]*proxy{}, hash: 14695981039346656037}
+	s := &sim{seed: seed, faults: true, now: simStart, bySession: map[SessionID]*proxy{}, unheard: map[held]bool{}, hash: 14695981039346656037}
 	for _, f := range setup {
 		if f != nil {
 			f(s)
@@ -221,7 +226,11 @@ func newSim(seed int, setup ...func(*sim)) *sim {
 	for _, k := range s.keys {
 		s.plainData(&s.world, k)
 	}
-	for range 1 + w.n(3) {
+	proxies := 1 + w.n(3)
+	if s.lends {
+		proxies, s.keys = max(proxies, 2), s.keys[:1]
+	}
+	for range proxies {
 		s.addProxy()
 	}
 	closer := s.newChance()
@@ -234,7 +243,11 @@ func (s *sim) addProxy() {
 	p := &proxy{n: len(s.proxies) + 1, chance: s.newChance()}
 	s.proxies = append(s.proxies, p)
 	p.boot()
-	for range 1 + p.n3() {
+	clients := 1 + p.n3()
+	if s.lends {
+		clients = [...]int{5, 2, 2}[p.n-1] // so that one proxy mostly has a block
+	}
+	for range clients {
 		c := &client{p: p, n: len(s.clients) + 1, chance: s.newChance()}
 		if c.happens(aClient) {
 			s.clients = append(s.clients, c)

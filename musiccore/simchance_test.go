@@ -169,24 +169,32 @@ func (s *sim) swarm() {
 	for f := range s.mix {
 		s.mix[f] = [...]uint8{0, 0, 1, 2, 2, 2, 3, 6}[w.n(8)]
 	}
-	s.wild, s.strict = w.n(8) == 0, w.n(4) == 0
+	s.wild, s.strict, s.lends = w.n(8) == 0, w.n(4) == 0, w.n(4) == 0
 	switch w.n(8) {
 	case 0:
 		s.mix = [faults]uint8{}
 	case 1, 2:
 		s.theme(w.n(len(themes())))
 	}
+	if s.lends {
+		for _, f := range []fault{beatLost, beatLate, beatDeaf, beatOld, beatUnread, cutOff, rowLost, rowLate, lwtLost, lwtDeaf, lwtLate, clkGone} {
+			s.mix[f] = min(s.mix[f], 1)
+		}
+	}
 }
+
+const loanTheme = 6 // of themes
 
 // themes are groups of faults that together lead to states which none of them leads to alone.
 func themes() [][]fault {
 	return [][]fault{
 		{forces, commitMissed, rowLate, lwtDeaf}, // strict tables
-		{beatLost, beatLate, beatDeaf, beatOld, cutOff, clockRate, clockSlewed, pause, suspend, freeze, wallJump}, // leases
-		{closedRaised, dataMissed, dataLate, dataHinted, dataDeaf, clientMany},                                    // plain writes
-		{commitMissed, lwtLost, lwtDeaf, rowLate, rowLost, crash, tableLost},                                      // lock rows
-		{dataDeaf, ackLate, putLate, dataLate, dataUnread, endTwice, clientMany, pause},                           // unsettled puts
-		{crash, shutdown, clientMoves, ownerLeaves, peerLost, peerLate, clientSlow, refForged, beatOld},           // takeovers
+		{beatLost, beatLate, beatDeaf, beatOld, cutOff, clockRate, clockSlewed, pause, suspend, freeze, wallJump},                           // leases
+		{closedRaised, dataMissed, dataLate, dataHinted, dataDeaf, clientMany},                                                              // plain writes
+		{commitMissed, lwtLost, lwtDeaf, rowLate, rowLost, crash, tableLost},                                                                // lock rows
+		{dataDeaf, ackLate, putLate, dataLate, dataUnread, endTwice, clientMany, pause},                                                     // unsettled puts
+		{crash, shutdown, clientMoves, ownerLeaves, peerLost, peerLate, clientSlow, refForged, beatOld},                                     // takeovers
+		{peerLost, peerLate, peerTwice, dataDeaf, dataHinted, clientSlow, putLate, pause, freeze, clockRate, clockSlewed, cutOff, shutdown}, // loans
 	}
 }
 
@@ -196,6 +204,9 @@ func (s *sim) theme(n int) {
 		s.mix[f] = uint8(3 + s.world.n(6))
 	}
 	s.strict = s.strict || n == 0
+	if n == loanTheme {
+		s.wild, s.strict, s.lends = false, false, true
+	}
 	if n == 1 {
 		s.wild = s.world.n(3) != 0
 		s.mix[clientMany] = 6

@@ -21,10 +21,18 @@ type value struct {
 	over     int  // when its put ended, as checker.overs counts; 0: it has not
 }
 
-// issue identifies a ticket of a key.
+// issue identifies a ticket of a key. The tickets of a loan have one number, the loan's.
 type issue struct {
 	epoch  Stamp
 	number uint64
+	op     OpID // of a ticket of a loan
+}
+
+func issueOf(tk Ticket) issue {
+	if tk.Loan == 0 {
+		return issue{epoch: tk.Epoch, number: tk.Number}
+	}
+	return issue{tk.Epoch, tk.Number, tk.Op}
 }
 
 // history is what has happened to one key.
@@ -36,6 +44,7 @@ type history struct {
 	opened   LockRef // the highest reference that was granted
 	grants   int
 	holder   map[LockRef]SessionID
+	passed   map[LockRef]bool      // references that a borrower passed the lock on to
 	excused  map[LockRef]SessionID // granted by a process whose clocks had stood still, on an outdated lock row: not counted as a fault
 	kept     []Block               // what sessions reserved for themselves
 	entered  LockRef               // the highest reference that got a ticket or began a Synch
@@ -51,6 +60,7 @@ type history struct {
 	lastGet  lastGet
 	lost     map[LockRef]bool // references that a client was told are lost
 	late     map[issue]bool   // tickets that were given after that
+	doubtful map[issue]bool   // loans of a process whose clocks had stood still
 	once     map[LockRef]bool // references that were released when they were enqueued
 }
 
@@ -98,7 +108,7 @@ func (c *checker) key(k Key) *history {
 	if h == nil {
 		h = &history{
 			windows: map[Stamp]*windowHistory{}, issued: map[issue]int{}, began: map[issue]int{}, stamps: map[Stamp]bool{}, holder: map[LockRef]SessionID{}, excused: map[LockRef]SessionID{},
-			lost: map[LockRef]bool{}, late: map[issue]bool{}, once: map[LockRef]bool{},
+			lost: map[LockRef]bool{}, late: map[issue]bool{}, doubtful: map[issue]bool{}, once: map[LockRef]bool{}, passed: map[LockRef]bool{},
 		}
 		c.keys[k] = h
 	}
@@ -203,7 +213,7 @@ func (c *checker) enqueuedOnce(k Key, row *Row) {
 // fenced takes an acknowledged FencedPut, which is as good as a Synch.
 func (c *checker) fenced(tk Ticket) {
 	h, w := c.key(tk.Key), c.window(tk.Key, tk.Epoch)
-	if h.issued[issue{tk.Epoch, tk.Number}] != h.epoch || tk.Fence < c.s.plain && tk.Epoch < c.s.closed {
+	if h.issued[issueOf(tk)] != h.epoch || tk.Fence < c.s.plain && tk.Epoch < c.s.closed {
 		return
 	}
 	for _, o := range h.windows {
@@ -279,15 +289,53 @@ func (c *checker) ticketed(p *proxy, tk Ticket) {
 		c.s.fail("E5/C12: a ticket without a valid session")
 	}
 	c.entering(p, tk.Key, tk.Ref, tk.Epoch)
-	h := c.key(tk.Key)
-	h.issued[issue{tk.Epoch, tk.Number}], h.began[issue{tk.Epoch, tk.Number}] = h.epoch, c.overs
-	if h.lost[tk.Ref] {
-		h.late[issue{tk.Epoch, tk.Number}] = true
+	if tk.Lent != nil {
+		c.key(tk.Key).doubtful[issueOf(tk)] = p.suspect()
+		return
 	}
 	if tk.Kind == Put {
 		t := p.core.keys[tk.Key].term
 		c.s.metIf(!t.clean(), putUnfenced)
 		c.s.metIf(!t.clean() && t.unfenced, putUnfencedAgain)
+	}
+	c.issued(tk)
+}
+
+// loanUsed checks a ticket of a loan.
+func (c *checker) loanUsed(p *proxy, tk Ticket) {
+	c.s.met(loanUsed)
+	h, w := c.key(tk.Key), c.window(tk.Key, tk.Epoch)
+	if w.session != tk.Lender || h.termOf(w.ref) != h.termOf(tk.Ref) || !h.granted(tk.Ref, tk.Lender) {
+		c.s.fail("I2: a ticket of %d under a loan of window %d of %v, which %d of %x has", tk.Ref, tk.Epoch, tk.Key.PK, w.ref, w.session[:2])
+	}
+	w.ref, h.entered, h.last = max(w.ref, tk.Ref), max(h.entered, tk.Ref), max(h.last, tk.Epoch)
+	if !p.valid() {
+		c.s.fail("E5/C12: a ticket without a valid session")
+	}
+	c.issued(tk)
+}
+
+// passedOn takes a borrower's word that the lock goes from one reference to the next of its run: that is
+// the grant, and the lender hears of it later.
+func (c *checker) passedOn(p *proxy, k Key, from, to LockRef) {
+	h := c.key(k)
+	c.s.met(passedOn)
+	c.s.tell("proxy %d PASSES %s from %d to %d", p.n, k.PK, from, to)
+	if h.opened > from && !c.s.wild && !p.suspect() {
+		c.s.fail("E1: the lock is passed from %d to %d after %d was granted", from, to, h.opened)
+	}
+	h.opened = max(h.opened, to)
+	h.holder[to], h.passed[to] = h.holder[from], true
+}
+
+// issued records a ticket, and checks its stamps.
+func (c *checker) issued(tk Ticket) {
+	h, i := c.key(tk.Key), issueOf(tk)
+	h.issued[i], h.began[i] = h.epoch, c.overs
+	if h.lost[tk.Ref] {
+		h.late[i] = true
+	}
+	if tk.Kind == Put {
 		h.puts++
 		c.stamp(tk.Key, tk.Stamp, tk.Epoch)
 	}
@@ -314,7 +362,11 @@ func (c *checker) stamp(k Key, s, epoch Stamp) {
 // called when the Synch is acknowledged.
 func (c *checker) synching(p *proxy, k Key, a Synch) (root Stamp, done func()) {
 	t := p.core.keys[k].term
-	w := c.entering(p, k, t.holder.ref, t.window.epoch)
+	r := t.holder.ref
+	if last := c.window(k, t.window.epoch).ref; c.key(k).passed[last] {
+		r = max(r, last) // the Synch is for what was done under the loan, too
+	}
+	w := c.entering(p, k, r, t.window.epoch)
 	c.stamp(k, a.Fence, t.window.epoch)
 	c.stamp(k, a.Fence+1, t.window.epoch)
 	if t.ops.flight.puts > 0 {
@@ -360,6 +412,9 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 		return
 	}
 	s.tell("proxy %d GRANTS %s to %d, epoch %d, dirty %v", p.n, n.Key.PK, n.Ref, t.window.epoch-t0, t.dirty)
+	if h.passed[n.Ref] {
+		return // it was checked then
+	}
 	row := s.store.row(n.Key).latest()
 	once := c.window(n.Key, t.window.epoch).once
 	s.metIf(once, onceGranted)
@@ -368,7 +423,8 @@ func (c *checker) granted(p *proxy, h *history, n Note) {
 		h.excused[n.Ref] = p.session.id
 		return
 	}
-	if by, twice := h.holder[n.Ref]; twice && (by == p.session.id || (n.Kind == NoteGranted && !s.wild)) {
+	back := s.wild && n.Kind == NoteTakenOver && c.dead[p.session.id] // from one that took it although this session is valid
+	if by, twice := h.holder[n.Ref]; twice && ((by == p.session.id && !back) || (n.Kind == NoteGranted && !s.wild)) {
 		s.fail("C15/E1: reference %d is granted twice", n.Ref)
 	}
 	if n.Kind == NoteTakenOver {

@@ -12,6 +12,8 @@ type client struct {
 	p     *proxy
 	key   Key
 	ref   LockRef
+	at    SessionID // which has the reference; zero: it is not known
+	tries int       // to reach it
 	left  int
 	life  int
 	loop  int // counts restarts: answers to an earlier loop are dropped
@@ -47,6 +49,10 @@ func (c *client) again() {
 	if c.s.closing {
 		return
 	}
+	if c.s.lends {
+		c.after(c.short(), c.next)
+		return
+	}
 	c.after(c.slow(), c.next)
 }
 
@@ -63,10 +69,13 @@ func (c *client) after(d time.Duration, do func()) {
 func (c *client) next() {
 	s := c.s
 	x := c.fork()
-	c.key, c.ref = s.keys[x.n(len(s.keys))], 0
+	c.key, c.ref, c.at, c.tries = s.keys[x.n(len(s.keys))], 0, SessionID{}, 0
 	c.left = x.n(12)
 	if x.strikes(clientMany, 8) {
 		c.left = 60
+	}
+	if s.lends && x.n(4) != 0 {
+		c.left = x.n(4) // short sections, for which blocks are
 	}
 	c.token = [16]byte{}
 	if x.n(2) == 0 {
@@ -88,15 +97,24 @@ func (c *client) next() {
 func (c *client) lock() {
 	x := c.fork()
 	q := Request{
-		Ref: c.ref, Token: c.token, NoWait: c.ref == 0 && x.n(10) == 0, AtOnce: x.n(10) == 0,
+		Ref: c.ref, Token: c.token, NoWait: c.ref == 0 && x.n(10) == 0, AtOnce: x.n(10) == 0 && !c.s.lends,
 		Closed: c.s.closed,
 	}
 	if c.ref == 0 {
 		q.Once = c.once
 	}
-	op := c.op(c.ref, c.locked)
 	c.s.tell("client %d LOCK %s %d at proxy %d", c.n, c.key.PK, c.ref, c.p.n)
-	c.p.take(c.p.core.Lock(c.p.time(), op, c.key, q))
+	if c.ref != 0 && c.isFar() {
+		c.lockFar(&x, q)
+		return
+	}
+	loop := c.loop
+	op := c.p.place(&x, c.key, q, func(at SessionID, a Answer) {
+		if c.loop == loop && !c.sentOn(a.Err, c.lock) {
+			c.at = at
+			c.locked(a)
+		}
+	})
 	if !x.strikes(clientGone, 15) {
 		return
 	}
@@ -150,6 +168,10 @@ func errText(err error) string {
 // work does the next operation of the section.
 func (c *client) work() {
 	x := c.fork()
+	if !c.s.store.repair && c.s.unheard[held{c.key, c.ref}] {
+		c.again()
+		return
+	}
 	switch {
 	case c.left == 0 || x.n(40) == 0:
 		c.end(&x)
@@ -190,8 +212,12 @@ func (c *client) end(x *chance) {
 		c.again()
 		return
 	}
-	op := c.op(c.ref, func(Answer) { c.again() })
 	c.s.tell("client %d UNLOCK %s %d", c.n, c.key.PK, c.ref)
+	if c.isFar() {
+		c.unlockFar(x)
+		return
+	}
+	op := c.op(c.ref, func(Answer) { c.again() })
 	c.p.take(c.p.core.Unlock(c.p.time(), op, c.key, c.ref))
 }
 
@@ -200,12 +226,17 @@ func (c *client) begin(x *chance, kind Kind) {
 	if x.strikes(refForged, 40) && c.s.store.repair { // two clients of one reference pipeline
 		r = max(1, r+LockRef(x.n(5)-2))
 	}
+	if c.isFar() {
+		c.beginFar(x, r, kind)
+		return
+	}
 	op := c.op(r, func(a Answer) {
 		switch {
 		case a.Err == nil:
 			c.use(x, r, a.Ticket)
 		case r != c.ref:
 			c.after(x.short(), c.work)
+		case c.sentOn(a.Err, c.work):
 		default:
 			c.refused(a.Err)
 		}
@@ -375,8 +406,7 @@ func (w *putting) twice(o Outcome) {
 
 func (c *client) get(x *chance, tk Ticket) {
 	s, p, life, loop := c.s, c.p, c.p.life, c.loop
-	t := p.core.keys[tk.Key].term
-	g := s.check.getsAllowed(tk, t != nil && t.ops.flight.puts == 0)
+	g := s.check.getsAllowed(tk, p.still(tk))
 	s.store.get(x, tk.Key, func(seen cell, ok bool) {
 		p.hears(life, func() {
 			o := OutcomeUnknown
@@ -396,6 +426,26 @@ func (c *client) get(x *chance, tk Ticket) {
 			})
 		})
 	})
+}
+
+// still reports whether no put of a ticket's term is in flight, nor was left so.
+func (p *proxy) still(tk Ticket) bool {
+	y, loans := p, 0
+	if tk.Lender != (SessionID{}) {
+		y = p.s.proxyOf(tk.Lender)
+	}
+	if tk.Loan != 0 {
+		l := p.core.far.loans[tk.Loan]
+		if l == nil || len(l.flight) != 1 {
+			return false
+		}
+		loans = 1
+	}
+	if y == nil || y.core.keys[tk.Key] == nil || y.core.keys[tk.Key].term == nil {
+		return false
+	}
+	f := &y.core.keys[tk.Key].term.ops.flight
+	return f.loans == loans && f.puts == loans
 }
 
 func (c *client) think(x *chance) time.Duration {

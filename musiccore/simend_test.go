@@ -9,7 +9,7 @@ func (s *sim) atRest() bool {
 		return false // forgotten references are found by a visit
 	}
 	for _, p := range s.proxies {
-		if !p.quit && (s.now < p.paused || len(p.waits)+len(p.core.ops)+len(p.core.keys) > 0) {
+		if !p.quit && (s.now < p.paused || len(p.waits)+len(p.core.ops)+len(p.core.keys)+len(p.core.far.loans) > 0) {
 			return false
 		}
 	}
@@ -60,17 +60,19 @@ func (s *sim) lastLock(c *client, k Key, done func()) {
 	c.token = [16]byte{byte(s.tokens), byte(s.tokens >> 8), 2}
 	var lock func()
 	lock = func() {
-		op := c.op(0, func(a Answer) {
+		loop, x := c.loop, c.fork()
+		c.p.place(&x, k, Request{Token: c.token, Closed: s.closed}, func(at SessionID, a Answer) {
+			if c.loop != loop {
+				return
+			}
 			if a.Err != nil || a.Grant.State != StateHeld {
 				c.p.after(c.short(), lock)
 				return
 			}
-			c.ref, c.left, held = a.Grant.Ref, 4, true
+			c.ref, c.at, c.left, held = a.Grant.Ref, at, 4, true
 			done()
 			c.work()
 		})
-		q := Request{Token: c.token, Closed: s.closed}
-		c.p.take(c.p.core.Lock(c.p.time(), op, k, q))
 	}
 	var insist func()
 	insist = func() {

@@ -182,7 +182,12 @@ func (e *clientEnding) end(ok bool, then func()) {
 // ends ends a ticket. The verdict is returned now or, in a strict table, later.
 func (p *proxy) ends(tk Ticket, o Outcome, tell func(v Verdict, at moment), then func()) {
 	s := p.s
+	if tk.Loan == 0 && tk.Lender != (SessionID{}) {
+		p.endsThere(tk, o, tell, then)
+		return
+	}
 	at := s.check.moment(tk.Key)
+	s.metIf(tk.Loan != 0 && tk.Kind == Put && o == OutcomeUnknown, loanUnknown)
 	v, fx := p.core.End(p.time(), tk, o)
 	if v != VerdictPending {
 		if v == VerdictLost {
@@ -193,10 +198,13 @@ func (p *proxy) ends(tk Ticket, o Outcome, tell func(v Verdict, at moment), then
 		then()
 		return
 	}
-	s.met(checkedLater)
+	s.metIf(tk.Loan == 0, checkedLater)
 	p.waits[tk.Op] = pendingAnswer{tk.Key, tk.Ref, s.now, func(a Answer) {
+		if tk.Loan != 0 {
+			at = p.lentAt
+		}
 		s.metIf(a.Verdict == VerdictLost, checkedLost)
-		s.metIf(a.Verdict == VerdictUncertain, checkedTooLate)
+		s.metIf(a.Verdict == VerdictUncertain && tk.Loan == 0, checkedTooLate)
 		tell(a.Verdict, at)
 		then()
 	}}

@@ -10,6 +10,7 @@ type movingClient struct {
 	chance
 	n     int
 	p     *proxy
+	place Place
 	owner *proxy // the proxy that gave the last ticket
 	key   Key
 	ref   LockRef
@@ -51,7 +52,7 @@ func (c *movingClient) start() {
 		return
 	}
 	s := c.s
-	c.key, c.ref, c.tries = s.keys[c.chance.n(len(s.keys))], 0, 0
+	c.key, c.ref, c.tries, c.place = s.keys[c.chance.n(len(s.keys))], 0, 0, PlaceAny
 	c.left = c.chance.n(12)
 	if opened := s.check.key(c.key).opened; opened > 0 && s.store.repair && c.strikes(refForged, 4) {
 		c.ref, c.left = max(1, opened-LockRef(c.chance.n(2))), 20 // a reference that another client has, or had
@@ -68,7 +69,10 @@ func (c *movingClient) start() {
 func (c *movingClient) lock() {
 	c.s.tell("roamer %d LOCK %s %d at proxy %d", c.n, c.key.PK, c.ref, c.p.n)
 	c.ask(func(p *proxy, wait func(Answer)) {
-		q := Request{Ref: c.ref, Closed: c.s.closed}
+		q := Request{Ref: c.ref, Closed: c.s.closed, Place: c.place}
+		if c.ref == 0 && p != c.p {
+			q.Place = PlaceBlock
+		}
 		p.take(p.core.Lock(p.time(), p.op(c.key, c.ref, wait), c.key, q))
 	}, c.locked)
 }
@@ -76,6 +80,9 @@ func (c *movingClient) lock() {
 func (c *movingClient) locked(y *proxy, a Answer) {
 	c.s.tell("roamer %d hears %v %d %v", c.n, a.Grant.State, a.Grant.Ref, errText(a.Err))
 	switch {
+	case errors.Is(a.Err, ErrNoBlock):
+		c.place = PlaceHere
+		c.lock()
 	case a.Err != nil:
 		c.retry(a.Err, c.lock)
 	case a.Grant.State == StateHeld:

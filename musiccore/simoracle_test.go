@@ -10,11 +10,13 @@ import (
 type moment struct {
 	entered, opened LockRef
 	last            Stamp
+	lender          bool // a lender made the verdict, and the moment is its
+	suspect         bool // the lender was, then
 }
 
 func (c *checker) moment(k Key) moment {
 	h := c.key(k)
-	return moment{h.entered, h.opened, h.last}
+	return moment{entered: h.entered, opened: h.opened, last: h.last}
 }
 
 // told checks an operation whose client is told its outcome: I3, E2, C5, C12. The state of the key
@@ -22,11 +24,12 @@ func (c *checker) moment(k Key) moment {
 // about that moment. It returns false if the clocks' rates excuse a wrong answer.
 func (c *checker) told(p *proxy, tk Ticket, h moment) bool {
 	other := c.window(tk.Key, h.last).session != c.window(tk.Key, tk.Epoch).session
+	suspect := c.suspects(p, tk, h)
 	switch after := max(h.entered, h.opened); {
-	case (after > tk.Ref || other) && c.s.wild && !c.s.strict:
+	case c.s.wild && !c.s.strict && (after > tk.Ref || other || c.outlasted(tk)):
 		c.s.met(wildTold)
 		return false
-	case (after > tk.Ref || other) && p.suspect() && !c.s.strict:
+	case (after > tk.Ref || other) && suspect && !c.s.strict:
 		return false
 	case h.entered > tk.Ref:
 		c.s.fail("I3: reference %d is told an outcome after %d has entered", tk.Ref, h.entered)
@@ -36,21 +39,40 @@ func (c *checker) told(p *proxy, tk Ticket, h moment) bool {
 		c.s.fail("E2: reference %d is told an outcome after %d was granted", tk.Ref, h.opened)
 	}
 	// In a strict table, and for a lock of one statement, a read of the row decides, not the session.
-	if !p.valid() && !c.s.strict && !c.window(tk.Key, tk.Epoch).once {
+	if !h.lender && !p.valid() && !c.s.strict && !c.window(tk.Key, tk.Epoch).once {
 		c.s.fail("C5/C12: an outcome is told without a valid session")
 	}
-	if c.s.strict || !p.suspect() {
-		c.final(tk)
+	if c.s.strict || !suspect {
+		c.final(tk, h.lender)
 	}
 	return true
 }
 
+// outlasted reports whether the lender of a ticket of a loan no longer waits for the loan.
+func (c *checker) outlasted(tk Ticket) bool {
+	if tk.Loan == 0 {
+		return false
+	}
+	k := c.s.bySession[tk.Lender].core.keys[tk.Key]
+	return k == nil || k.term == nil || k.term.id != tk.Term || k.term.ops.flight.over(tk.Number)
+}
+
+// suspects reports whether clocks that stood still excuse what a client is told: those of the proxy
+// that made the verdict or, of a loan, those of the lender when it lent.
+func (c *checker) suspects(p *proxy, tk Ticket, at moment) bool {
+	if at.lender {
+		return at.suspect
+	}
+	return p.suspect() || (tk.Loan != 0 && c.key(tk.Key).doubtful[issue{epoch: tk.Epoch, number: tk.Number}])
+}
+
 // final checks E9: nothing succeeds under a reference that a client was told is lost. In a strict
 // table this covers only operations that began after that: whoever ended the reference need not
-// have waited for those in flight.
-func (c *checker) final(tk Ticket) {
+// have waited for those in flight. A lender makes its verdict before it tells anybody that the reference
+// is lost, and the borrower tells the verdict later.
+func (c *checker) final(tk Ticket, lender bool) {
 	h := c.key(tk.Key)
-	if h.late[issue{tk.Epoch, tk.Number}] || (h.lost[tk.Ref] && !c.s.strict) {
+	if h.late[issueOf(tk)] || (h.lost[tk.Ref] && !c.s.strict && !lender) {
 		c.s.fail("E9: reference %d was told to be lost, and then an outcome is told", tk.Ref)
 	}
 }
@@ -67,7 +89,7 @@ func (c *checker) lost(k Key, r LockRef) {
 func (c *checker) ackedPut(p *proxy, tk Ticket, v int, at moment) {
 	h := c.key(tk.Key)
 	c.s.tally.acks++
-	if !c.told(p, tk, at) || h.issued[issue{tk.Epoch, tk.Number}] != h.epoch {
+	if !c.told(p, tk, at) || h.issued[issueOf(tk)] != h.epoch {
 		return
 	}
 	h.acked, h.root = max(h.acked, tk.Stamp), max(h.root, c.window(tk.Key, tk.Epoch).root)
@@ -97,11 +119,11 @@ func (c *checker) getsAllowed(tk Ticket, still bool) getting {
 	h.ended = kept
 	var over []int
 	for _, v := range kept {
-		if c.values[v].over <= h.began[issue{tk.Epoch, tk.Number}] {
+		if c.values[v].over <= h.began[issueOf(tk)] {
 			over = append(over, v)
 		}
 	}
-	return getting{max(h.acked, h.answered), over, h.issued[issue{tk.Epoch, tk.Number}], h.puts, still}
+	return getting{max(h.acked, h.answered), over, h.issued[issueOf(tk)], h.puts, still}
 }
 
 // answeredGet checks a get whose client is told a value: I4, E3, E4.
@@ -195,6 +217,7 @@ func (c *checker) answer(p *proxy, k Key, ref LockRef, a Answer) {
 	switch {
 	case errors.Is(a.Err, ErrLost), a.Verdict == VerdictLost:
 		c.lost(k, ref)
+	case a.Grant.State == StateLost && ref == 0 && c.key(k).passed[a.Grant.Ref]: // its LOCK was answered at the borrower
 	case a.Grant.State == StateLost:
 		c.lost(k, a.Grant.Ref)
 	case a.Err == nil && a.Grant.State == StateHeld && c.key(k).lost[a.Grant.Ref] && !c.s.strict && !p.suspect():
@@ -204,7 +227,7 @@ func (c *checker) answer(p *proxy, k Key, ref LockRef, a Answer) {
 		at := p.core.keys[k].findEntry(a.Grant.Ref)
 		c.s.metIf(at != nil && at.block != nil && !at.standsForBlock(), toldInLine)
 	}
-	if a.Err == nil && a.Grant.State == StateHeld && !c.key(k).granted(a.Grant.Ref, p.session.id) && !c.s.wild && !p.suspect() {
+	if a.Err == nil && a.Grant.State == StateHeld && !c.key(k).granted(a.Grant.Ref, p.session.id) && !c.key(k).passed[a.Grant.Ref] && !c.s.wild && !p.suspect() {
 		c.s.fail("E1: reference %d is told HELD and was not granted", a.Grant.Ref)
 	}
 }

@@ -19,7 +19,8 @@ type proxy struct {
 	clocks  clocks
 	frozen  time.Duration // its clocks stood still until then, and it has not read the store's clock since; 0: neither
 	lwts    map[Key]*sent
-	fallen  int // how many of the core's dead sessions the checker has seen
+	lentAt  moment // of the lender's verdict that is being handed to the core
+	fallen  int    // how many of the core's dead sessions the checker has seen
 }
 
 // pendingAnswer is an operation of a client that the core has not answered.
@@ -210,7 +211,9 @@ func (p *proxy) crash() {
 // (docs/protocol.md 3.19, Shutdown).
 func (p *proxy) shutDown(latest time.Duration) {
 	p.after(20*time.Millisecond, func() {
-		if !p.core.Quiet() && p.s.now < latest {
+		lent := p.core.Lent(p.time())
+		p.s.metIf(lent && p.s.now >= latest, drainedLent)
+		if lent || (!p.core.Quiet() && p.s.now < latest) {
 			p.shutDown(latest)
 			return
 		}
@@ -244,6 +247,9 @@ func (p *proxy) take(fx Effects) {
 	s.check.verdicts(p)
 	for _, c := range fx.Commands {
 		p.do(c)
+	}
+	for _, r := range fx.Returns {
+		p.returns(r)
 	}
 	for _, a := range fx.Answers {
 		p.answer(a)

@@ -78,6 +78,17 @@ const (
 	onceSuperseded
 	onceSettled
 	onceUnread
+	waitedElsewhere
+	notElsewhere
+	loanUsed
+	loanAsked
+	loanExpired
+	loanUnknown
+	loanAlone
+	passedOn
+	runLost
+	rejoinedLent
+	drainedLent
 	onceUnfenced
 	putUnfencedAgain
 	releasedUnfenced
@@ -113,6 +124,10 @@ func (l landmark) String() string {
 		"a reference of a block told before it was granted", "a put in a dirty term that had not synchronised",
 		"a lock for one statement granted", "… whose put fenced an empty key", "… whose put was overtaken by another term",
 		"a row dirty in advance enqueued on as clean", "a lock row made without a read before",
+		"a client told HELD at the proxy that hands the references out", "… that hands out none any more", "an operation under a loan", "… whose lender had to be asked",
+		"a loan that ended before it was given back", "a put of unknown outcome under a loan", "a ticket lent for one operation",
+		"a lock that a borrower passed on", "a run whose loan was not given back",
+		"a session that has lent something replaced", "a shutdown that waited for a loan",
 		"… enqueued on as unfenced", "a put in a term that began unfenced", "a release that leaves the row unfenced",
 		"… after a term that began so and had a put", "a term on an unfenced row that one replica showed",
 	}[l]

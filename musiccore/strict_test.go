@@ -242,6 +242,8 @@ func TestTheModeIsReadAgainForEachSession(t *testing.T) {
 		h.session = NewSession(session(2), h.opts)
 		h.collect(h.core.Rejoin(h.time(), h.session))
 		h.beat()
+		h.lock(Request{AtOnce: true})
+		require.True(t, checked(), "nobody has waited for this proxy meanwhile")
 		h.collect(h.core.Strict(h.time(), h.table, strict, before)) // read for the session before, and late
 		op := h.force()
 		h.runFor(s, 100*time.Millisecond)

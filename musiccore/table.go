@@ -39,6 +39,7 @@ func (m tableMode) known(self SessionID) bool { return m.session == SessionID{} 
 func (c *Core) Closed(now Now, table [16]byte, closed Stamp) Effects {
 	c.checkSession(now)
 	c.raiseClosed(table, closed)
+	c.closeLoans(table)
 	c.each(table, func(k *key) {
 		k.raiseClosed(closed)
 		k.step(now)
@@ -106,6 +107,7 @@ func (c *Core) Altered(now Now, table [16]byte, hidden Stamp) Effects {
 		f.altered = max(f.altered, now.Wall)
 	}
 	c.tables[table] = f
+	c.closeLoans(table)
 	c.each(table, func(k *key) {
 		k.table.altered, k.table.hidden = f.altered, f.hidden
 		k.endUnfenced()
@@ -128,6 +130,7 @@ func (c *Core) Dropped(now Now, table [16]byte) Effects {
 // lose ends and forgets all locks of a table.
 func (c *Core) lose(now Now, table [16]byte) {
 	c.idle.forget(table)
+	c.closeLoans(table)
 	c.each(table, func(k *key) { k.bury(now, ErrUnavailable) })
 }
 
@@ -171,6 +174,7 @@ func (c *Core) setFacts(now Now, table [16]byte, set func(*tableFacts)) Effects 
 		return c.takeEffects()
 	}
 	c.tables[table] = f
+	c.closeLoans(table)
 	for id, k := range c.keys {
 		if id.Table == table {
 			set(&k.table)

@@ -34,7 +34,9 @@ func (k *key) awaitTerm(b waitingOp, e *entry) {
 		k.c.addPending(b.op, k, nil)
 		return
 	}
-	if !e.adopted || e.abandoned || !k.view.isHead(e) {
+	if e.passed || k.isLent(e) {
+		k.recall()
+	} else if !e.adopted || e.abandoned || !k.view.isHead(e) {
 		k.c.answer(Answer{Op: b.op, Err: ErrNotHeld})
 		return
 	}
@@ -104,9 +106,25 @@ func (k *key) redirect(e *entry) {
 	}
 }
 
-// expireAdoptedOps answers the operations for which the Takeover took too long.
-func (k *key) expireAdoptedOps(now Now) {
-	e := k.queue.first()
+// awaited are the entries for whose term operations may wait: those of a run, which come first in their
+// block. The head is another one.
+func (k *key) awaited() []*entry {
+	if len(k.blocks.list) == 0 {
+		return nil
+	}
+	b := k.blocks.list[0]
+	return b.waiters[:min(b.numbered, runLength)]
+}
+
+// expireAwaiting answers the operations that have waited for a term too long.
+func (k *key) expireAwaiting(now Now) {
+	k.expireAwaitingOf(now, k.queue.first())
+	for _, e := range k.awaited() {
+		k.expireAwaitingOf(now, e)
+	}
+}
+
+func (k *key) expireAwaitingOf(now Now, e *entry) {
 	for e != nil && len(e.takeover.ops) > 0 && e.takeover.ops[0].until <= now.Boot {
 		k.c.answer(Answer{Op: e.takeover.ops[0].op, Err: ErrSynchronising})
 		e.takeover.ops = e.takeover.ops[1:]

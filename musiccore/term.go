@@ -44,6 +44,8 @@ type operations struct {
 	waiting []waitingOp
 	checks  []check   // of a strict table
 	unlock  waitingOp // an UNLOCK to be answered when the term has drained
+	lentTo  SessionID // that has the loan, if one is out
+	run     []LockRef // those that it may have passed the lock on to
 }
 
 // waitingOp is an operation that waits until a term can serve it.
@@ -51,6 +53,8 @@ type waitingOp struct {
 	op    OpID
 	kind  Kind
 	until time.Duration
+
+	lendTo SessionID // not zero: its ticket may be a loan to that session
 }
 
 // clean reports whether no write of an older term, or of this one, can still surface.
@@ -59,9 +63,12 @@ func (t *term) clean() bool {
 }
 
 // ready reports whether an operation may begin at once. Behind an operation that waits for a Synch,
-// it must wait, too: puts in flight would delay the Synch.
+// it must wait, too: puts in flight would delay the Synch. While a loan is out, all wait.
 func (k *key) ready(kind Kind) bool {
 	t := k.term
+	if t.ops.flight.loans > 0 {
+		return false // what its borrower is told, or told of as unknown, comes before
+	}
 	if kind == FencedPut {
 		return k.mayFence()
 	}
@@ -80,14 +87,17 @@ func (k *key) begin(now Now, b waitingOp, r LockRef) Ticket {
 	}
 	k.expireOps(now)
 	left := t.holder.deadline - now.Boot
-	if left <= 0 {
+	if t.open && t.silenced(now) {
 		k.expireLease(now)
+	}
+	if !t.open {
 		k.beginWithoutTerm(now, b, r)
 		return Ticket{}
 	}
+	t.holder.via = b.lendTo
 	t.holder.setDeadline(now.Boot + t.holder.lease)
 	if k.ready(b.kind) {
-		tk := k.issueTicket(now, b.op, b.kind, left)
+		tk := k.issueTicket(now, b, left)
 		if t.renewal.wanted && k.lwt == nil {
 			k.step(now)
 		}
@@ -97,6 +107,7 @@ func (k *key) begin(now Now, b waitingOp, r LockRef) Ticket {
 		k.c.answer(Answer{Op: b.op, Err: ErrSynchronising})
 		return Ticket{}
 	}
+	k.recall()
 	t.ops.waiting = append(t.ops.waiting, b)
 	k.c.addPending(b.op, k, nil)
 	k.step(now)
@@ -123,13 +134,17 @@ func (b waitingOp) query(r LockRef) query {
 
 // issueTicket counts an operation as in flight, and gives a put its stamp v2s(lockRef, seq):
 // unique, and inside the window (I2, I12).
-func (k *key) issueTicket(now Now, op OpID, kind Kind, left time.Duration) Ticket {
-	t, c := k.term, k.c
+func (k *key) issueTicket(now Now, b waitingOp, left time.Duration) Ticket {
+	t, c, kind := k.term, k.c, b.kind
 	fences := kind == FencedPut
+	lends := b.lendTo != (SessionID{}) && !fences && k.canLend()
+	if lends {
+		kind = Put
+	}
 	if kind == BlindPut || fences {
 		kind = Put
 	}
-	tk := Ticket{Op: op, Key: k.id, Ref: t.holder.ref, Epoch: t.window.epoch, Kind: kind, Left: left, Lease: t.holder.lease, Term: t.id}
+	tk := Ticket{Op: b.op, Key: k.id, Ref: t.holder.ref, Epoch: t.window.epoch, Kind: kind, Left: max(left, 1), Lease: t.holder.lease, Term: t.id}
 	tk.Number = t.ops.flight.add(now.Boot, kind == Put)
 	c.timers.set(&k.timer, now.Boot+c.opts.OpTimeout)
 	if kind != Put {
@@ -141,6 +156,9 @@ func (k *key) issueTicket(now Now, op OpID, kind Kind, left time.Duration) Ticke
 	}
 	tk.Stamp = t.window.epoch + t.window.seq
 	t.window.seq++
+	if lends {
+		k.lend(now, &tk, b.lendTo)
+	}
 	if t.renewal.due(t.window.seq, k.windowSize()) {
 		t.renewal.wanted = true
 	}
@@ -153,6 +171,7 @@ func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	t := k.term
 	k.expireOps(now)
 	if k.isChecked() && o == OutcomeAcked && k.deferVerdict(now, tk) {
+		k.passed(now, tk)
 		k.fenced(tk)
 		return VerdictPending
 	}
@@ -161,6 +180,10 @@ func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	}
 	if o == OutcomeUnknown && tk.Kind == Put {
 		t.unsettled = true
+	}
+	k.passed(now, tk)
+	if tk.Lent != nil && t.open {
+		t.holder.setDeadline(now.Boot + t.holder.lease)
 	}
 	v := t.verdict(tk.Kind, o)
 	if !t.open || len(t.ops.waiting) > 0 || k.c.draining {
@@ -188,6 +211,9 @@ func (k *key) expireOps(now Now) {
 	if t.ops.flight.expire(now.Boot - c.opts.OpTimeout) {
 		t.unsettled = true
 	}
+	if t.ops.flight.loans == 0 {
+		k.loseRun(now)
+	}
 	if len(t.ops.checks) > 0 {
 		k.expireChecks()
 	}
@@ -203,7 +229,7 @@ func (k *key) expireOps(now Now) {
 // serveOps gives tickets to the waiting operations, or starts the Synch that they wait for.
 func (k *key) serveOps(now Now) {
 	k.expireQueries(now)
-	k.expireAdoptedOps(now)
+	k.expireAwaiting(now)
 	t := k.term
 	if t == nil {
 		return
@@ -229,7 +255,7 @@ func (k *key) admitWaiting(now Now) {
 		}
 		left := t.holder.deadline - now.Boot
 		t.holder.setDeadline(now.Boot + t.holder.lease)
-		k.c.answer(Answer{Op: b.op, Ticket: k.issueTicket(now, b.op, b.kind, left)})
+		k.c.answer(Answer{Op: b.op, Ticket: k.issueTicket(now, b, left)})
 	}
 }
 
@@ -313,7 +339,7 @@ func (k *key) grant(now Now, e *entry) {
 	t.ops.waiting, e.takeover.ops = e.takeover.ops, nil
 	e.phase, e.ownerDied, e.wait.noWait, k.lastHolder.died = phaseHolding, k.lastHolder.died, false, false
 	k.blocks.lastWait, e.since = now.Boot-e.since, now.Boot
-	if e.wait.op == 0 && len(t.ops.waiting) == 0 {
+	if e.wait.op == 0 && len(t.ops.waiting) == 0 && !e.passed {
 		e.setDeadline(now.Boot + k.c.opts.QueuedLease)
 		return
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -83,12 +84,9 @@ func (r *schemaReader) criticalBefore(ctx context.Context, plain []*dataTable) (
 		}
 		t.stored.text = text
 		t.Settings, _ = storedSettings(text) // the defaults will do until the table is settled
-		if err := r.readColumns(ctx, t); err != nil {
-			return nil, err
-		}
 		all[t.ID] = t
 	}
-	return all, nil
+	return all, r.readColumns(ctx, slices.Collect(maps.Values(all))...)
 }
 
 // loses reports whether a table as read no longer has the companion that it had as old.

@@ -24,7 +24,10 @@ func TestNothingOpensOnTheWordOfANodeThatIsBehind(t *testing.T) {
 	known := func() *dataTable {
 		return &dataTable{keyspace: "k", name: "t", Critical: catalog.Critical{ID: [16]byte{1}, Generation: [16]byte{2}, Made: true, Marked: true}}
 	}
-	settings := func(text string) message.Message { return rowOf("closed", bigint(5), "settings", []byte(text)) }
+	settings := func(text string) message.Message {
+		id := known().ID
+		return rowOf("id", id[:], "closed", bigint(5), "settings", []byte(text))
+	}
 	unmade, remade, other := known(), known(), known()
 	unmade.Made, unmade.Generation = false, [16]byte{}
 	remade.Generation = [16]byte{3}
@@ -114,8 +117,8 @@ func TestAStartAtANodeThatIsBehind(t *testing.T) {
 				"gc_grace_seconds", []byte{0, 15, 0, 0}, "default_time_to_live", make([]byte, 4), "writetime(comment)", bigint(1)),
 			"SELECT keyspace_name, table_name FROM system_virtual": noRow("keyspace_name", "table_name"),
 			"SELECT id, settings FROM music.tables":                rowOf("id", id[:], "settings", settings),
-			"SELECT closed, settings FROM music.tables":            rowOf("closed", bigint(5), "settings", settings),
-			"SELECT column_name":                                   noRow("column_name"),
+			"SELECT id, closed, settings FROM music.tables":        rowOf("id", id[:], "closed", bigint(5), "settings", settings),
+			"SELECT keyspace_name, table_name, column_name":        noRow("table_name", "column_name"),
 		} {
 			if strings.HasPrefix(a.text, begins) {
 				return answer
@@ -131,6 +134,7 @@ func TestAStartAtANodeThatIsBehind(t *testing.T) {
 		late, err := s.refresh(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, []string{disagreeing}, late)
+		assert.False(t, s.isSettled(gocql.UUID{7}), "it is read again")
 		require.NotNil(t, s.tables.Of("k", "t").Critical())
 		assert.Equal(t, catalog.Reject, s.tables.Of("k", "t").Critical().Unlocked)
 		for _, a := range n.take() {

@@ -18,7 +18,7 @@ const plainSettings = "plain"
 var errRaced = errors.New("another proxy was first")
 
 // thisOne is this proxy's name among those that have not followed.
-const thisOne = "this address (Cassandra owes it answers of before)"
+const thisOne = "this address (it waits for answers of before)"
 
 // errNoClock means that closed cannot be raised while the clocks of this proxy and of the cluster
 // differ.
@@ -41,7 +41,7 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 		t.Closed = known.closed
 		return nil, nil
 	}
-	if s.owed != nil {
+	if s.behind() {
 		return []string{thisOne}, nil
 	}
 	if t.Made && known.text != "" && known.text != plainSettings && !s.agreed(ctx, version) {

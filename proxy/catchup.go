@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
 // catchUpEvery is the shortest time between two readings of the schema for clients' writes.
@@ -17,6 +19,14 @@ type readings struct {
 	last  time.Time     // when the last reading ended; guarded by turn
 	begun atomic.Uint64
 	ended atomic.Uint64 // number of the last reading that was published
+
+	settled settledReading // the last one if it has left nothing to do, else zero; guarded by schema.mu
+}
+
+// settledReading is a reading of the schema after which nothing was left to do.
+type settledReading struct {
+	version gocql.UUID // read before the tables, which may be later
+	at      time.Time
 }
 
 // newReadings returns a count without any reading.

@@ -24,6 +24,7 @@ type locks struct {
 	seed    maphash.Seed
 	metrics *lockMetrics
 	tables  *criticalTables
+	wait    time.Duration // of a LOCK that says none
 	lastOp  atomic.Uint64
 	peers   *peer.Client
 	living  func(context.Context) (map[musiccore.SessionID]string, error) // returns the living sessions of other proxies, with their addresses
@@ -34,15 +35,18 @@ type locks struct {
 // when ctx ends.
 func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options, d lockDeps) *locks {
 	l := &locks{
-		seed: maphash.MakeSeed(), metrics: d.metrics, tables: d.tables, peers: d.peers, living: d.living,
+		seed: maphash.MakeSeed(), metrics: d.metrics, tables: d.tables, peers: d.peers, living: d.living, wait: o.Wait,
 		scope: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 	}
 	failures := d.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: 10 * time.Second})
 	for i := range l.shards {
 		s := &shard{
 			clock: d.clock, pendingLog: pendingLog{log: d.log}, reports: d.reports, failures: failures,
-			do:      func(c musiccore.Command) musiccore.Result { return d.do(ctx, c) },
-			tell:    func(all []musiccore.Hint) { d.peers.Hint(ctx, all) },
+			outlets: outlets{
+				do:       func(c musiccore.Command) musiccore.Result { return d.do(ctx, c) },
+				tell:     func(all []musiccore.Hint) { d.peers.Hint(ctx, all) },
+				giveBack: l.giveBackTo,
+			},
 			core:    musiccore.New(self, o),
 			waiting: map[musiccore.OpID]func(musiccore.Answer){},
 			owners:  newOwners(),
@@ -73,13 +77,8 @@ func (l *locks) of(k musiccore.Key) *shard {
 // the answer. Else the answer is passed to done, exactly once, and gone must be called if it is no
 // longer waited for; done is called all the same.
 func (l *locks) lockHere(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
-	return l.lock(k, q, false, done)
-}
-
-// lock is lockHere. counted means that it is a client's new LOCK, which the metrics count.
-func (l *locks) lock(k musiccore.Key, q musiccore.Request, counted bool, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
-	a, ok := s.enter(shardOp{op: op, refKey: refKey{k, q.Ref}, counted: counted}, func() func(musiccore.Answer) { return done }, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
+	a, ok := s.enter(shardOp{op: op, refKey: refKey{k, q.Ref}}, func() func(musiccore.Answer) { return done }, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, q) })
 	return a, s.goneUnless(ok, op)
 }
 
@@ -99,12 +98,12 @@ func (l *locks) forceHere(k musiccore.Key, r musiccore.LockRef, f frontend.Force
 	return a, s.goneUnless(ok, op)
 }
 
-// beginHere is Begin at this proxy's core.
-func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
+// beginHere is Begin at this proxy's core; with lendTo for another proxy, which may get a loan.
+func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, lendTo musiccore.SessionID, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
 	s.mu.Lock()
 	defer s.unlock()
-	a, ok := s.begin(op, refKey{k, r}, kind)
+	a, ok := s.begin(op, refKey{k, r}, kind, lendTo)
 	if !ok {
 		s.waiting[op] = func(a musiccore.Answer) {
 			s.fenced(a.Err)
@@ -114,7 +113,7 @@ func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.K
 	return a, s.goneUnless(ok, op)
 }
 
-// Lock implements frontend.Locks. A new reference is always given by this proxy.
+// Lock implements frontend.Locks.
 func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	if q.Ref != 0 {
 		return l.lockAfter(k, q, done)
@@ -122,10 +121,26 @@ func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.A
 	if q.Once == musiccore.BlindPut && l.isFar(k) {
 		q.Once = 0
 	}
-	if a, gone = l.lock(k, q, true, done); gone == nil {
-		l.metrics.answeredAtOnce(k, a)
+	var w *waiting // not made before it is needed: most are answered at once
+	ask := q
+	s, op := l.of(k), l.nextOp()
+	a, ok := s.enter(shardOp{op: op, refKey: refKey{key: k}, counted: true}, func() func(musiccore.Answer) {
+		w = l.waits(k, ask, done)
+		return w.answered
+	}, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, ask) })
+	switch {
+	case !ok:
+		return a, func() {
+			w.cancel()
+			s.gone(op)
+		}
+	case errors.Is(a.Err, musiccore.ErrElsewhere):
+		first, waits := a, l.waits(k, ask, done)
+		s.running.Go(func() { waits.answered(first) })
+		return musiccore.Answer{}, waits.cancel
 	}
-	return a, gone
+	l.metrics.answeredAtOnce(k, a)
+	return a, nil
 }
 
 // isFar reports whether the replicas of a key's lock row are in several data centres. There the check
@@ -142,7 +157,7 @@ func (l *locks) lockAfter(k musiccore.Key, q musiccore.Request, done func(musicc
 		refKey: refKey{k, q.Ref},
 		local:  func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.lockHere(k, q, done) },
 		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-			return l.peers.Lock(ctx, at, k, q)
+			return l.lockThere(ctx, at, k, q)
 		},
 	}, func(a musiccore.Answer) {
 		told(a)
@@ -174,7 +189,7 @@ func (l *locks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind,
 	s, op := l.of(k), l.nextOp()
 	s.mu.Lock()
 	defer s.unlock()
-	a, ok := s.begin(op, refKey{k, r}, kind)
+	a, ok := s.begin(op, refKey{k, r}, kind, musiccore.SessionID{})
 	if ok && !errors.Is(a.Err, musiccore.ErrElsewhere) {
 		return a, true
 	}
@@ -193,7 +208,7 @@ func (l *locks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind,
 
 // End implements frontend.Locks.
 func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
-	if t.Lender != (musiccore.SessionID{}) {
+	if t.Lender != (musiccore.SessionID{}) && t.Loan == 0 {
 		return l.endThere(t, o)
 	}
 	s := l.of(t.Key)
@@ -244,6 +259,19 @@ func (l *locks) each(event func(*musiccore.Core, musiccore.Now) musiccore.Effect
 	}
 }
 
+// lent reports whether something that this proxy has lent may still be in use, see Core.Lent.
+func (l *locks) lent() bool {
+	for _, s := range l.shards {
+		s.mu.Lock()
+		lent := s.core.Lent(s.now())
+		s.mu.Unlock()
+		if lent {
+			return true
+		}
+	}
+	return false
+}
+
 // quiet reports whether all cores are quiet, see Core.Quiet.
 func (l *locks) quiet() bool {
 	for _, s := range l.shards {
@@ -254,7 +282,7 @@ func (l *locks) quiet() bool {
 			return false
 		}
 	}
-	return true
+	return !l.lent()
 }
 
 // close blocks until everything that was started has ended. The context of newLocks must have

@@ -31,7 +31,10 @@ func closingBefore(t *testing.T, stored message.Message) (*cqlNode, *schema) {
 		}
 		return other(a)
 	})
-	return n, &schema{schemaReader: schemaReader{session: n.session}, heartbeat: newHeartbeat(n.session, clocks, musiccore.Defaults(), sessionConfig{references: new(references)}, zerolog.Nop())}
+	return n, &schema{
+		schemaReader: schemaReader{session: n.session}, cores: func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {},
+		heartbeat: newHeartbeat(n.session, clocks, musiccore.Defaults(), sessionConfig{references: new(references)}, zerolog.Nop()),
+	}
 }
 
 // tablesAsked are what was asked of music.tables.
@@ -96,7 +99,7 @@ func TestClosedIsAsStoredWhereNothingChanges(t *testing.T) {
 // What stands in music.tables is read at QUORUM, and a row that cannot be read is no row that is
 // absent: the table gets no locks.
 func TestStoredSettingsThatCannotBeRead(t *testing.T) {
-	n, s := closingBefore(t, noRow("closed", "settings"))
+	n, s := closingBefore(t, noRow("id", "closed", "settings"))
 	table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{5}, Marked: true, Made: true}}
 	s.readStored(t.Context(), table)
 	assert.NoError(t, table.stored.err)

@@ -68,9 +68,11 @@ func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.
 	}
 	return l.follow(ctx, remoteOp{
 		refKey: refKey{k, r},
-		local:  func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.beginHere(k, r, kind, done) },
+		local: func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
+			return l.beginHere(k, r, kind, musiccore.SessionID{}, done)
+		},
 		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-			return l.peers.Begin(ctx, at, k, r, lent)
+			return l.borrow(ctx, at, k, r, lent)
 		},
 	}, a)
 }
@@ -83,7 +85,11 @@ func (l *locks) unlockThere(k musiccore.Key, r musiccore.LockRef, by musiccore.C
 		refKey: refKey{k, r},
 		local:  func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.unlockHere(k, r, by, done) },
 		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-			return l.peers.Unlock(ctx, at, k, r, by)
+			back, passed := l.of(k).endLoan(k, r)
+			if passed {
+				return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: r, State: musiccore.StateReleased}}, nil
+			}
+			return l.peers.Unlock(ctx, peer.Reference{At: at, Key: k, Ref: r}, by, back)
 		},
 	}, a)
 }
@@ -173,7 +179,9 @@ func (l *locks) found(p refKey, at musiccore.SessionID, err error) {
 	s := l.of(p.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.owners.Add(p, at)
+	if o, known := s.owners.Peek(p); !known || o.session != at {
+		s.owners.Add(p, owner{session: at})
+	}
 }
 
 // forget removes a reference from the cache, so that the next operation on it asks this proxy's
@@ -258,8 +266,13 @@ func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 type local struct{ locks *locks }
 
 // Lock implements peer.Sections.
-func (l local) Lock(ctx context.Context, k musiccore.Key, q musiccore.Request) musiccore.Answer {
-	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.locks.lockHere(k, q, done) })
+func (l local) Lock(ctx context.Context, k musiccore.Key, q musiccore.Request, to musiccore.SessionID) musiccore.Answer {
+	q.Via = to
+	a := await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.locks.lockHere(k, q, done) })
+	if to != (musiccore.SessionID{}) && a.Grant.State == musiccore.StateHeld {
+		a.Ticket = l.locks.lendAtOnce(k, a.Grant.Ref, to)
+	}
+	return a
 }
 
 // Unlock implements peer.Sections.
@@ -270,9 +283,9 @@ func (l local) Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef,
 }
 
 // Begin implements peer.Sections.
-func (l local) Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind) musiccore.Answer {
+func (l local) Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, to musiccore.SessionID) musiccore.Answer {
 	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
-		return l.locks.beginHere(k, r, kind, done)
+		return l.locks.beginHere(k, r, kind, to, done)
 	})
 }
 

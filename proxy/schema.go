@@ -12,7 +12,6 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/rs/zerolog"
 
-	"music/frontend"
 	"music/frontend/catalog"
 	"music/musiccore"
 )
@@ -76,8 +75,6 @@ func (s *schema) begin(ctx context.Context) error {
 // watch calls refresh when the schema's version changes, while a table waits for other proxies, and
 // every schemaReread, until ctx ends.
 func (s *schema) watch(ctx context.Context) {
-	var seen gocql.UUID
-	var read time.Time
 	unsettled := 1 // refreshes in a row after which a table still waited
 	for next := schemaPoll; pause(ctx, next); {
 		next = schemaPoll
@@ -86,7 +83,7 @@ func (s *schema) watch(ctx context.Context) {
 			s.unsure.Store(true)
 		}
 		again := s.unsure.Load() && s.heartbeat.knownSession() != musiccore.SessionID{}
-		if err != nil || unsettled == 0 && !again && version == seen && time.Since(read) < schemaReread {
+		if err != nil || unsettled == 0 && !again && s.isSettled(version) {
 			continue
 		}
 		s.unsure.Store(false)
@@ -102,10 +99,17 @@ func (s *schema) watch(ctx context.Context) {
 		}
 		if err != nil {
 			s.notRead(err)
-			continue
 		}
-		seen, read = version, time.Now()
 	}
+}
+
+// isSettled reports whether the last reading of the schema, whoever wanted it, was of this version, not
+// long ago, and has left nothing to do. It blocks while the schema is being read.
+func (s *schema) isSettled(version gocql.UUID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.readings.settled
+	return last.version == version && time.Since(last.at) < schemaReread
 }
 
 // notRead logs that the schema could not be read, and has it read again.
@@ -125,6 +129,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reading, self := s.readings.begin(), s.heartbeat.knownSession()
+	s.readings.settled = settledReading{}
 	version, node, err := s.version(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the schema's version: %w", err)
@@ -161,13 +166,16 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	if s.known.Load() == nil {
 		s.tellAtStart(ctx, found)
 	}
-	if s.owed != nil && len(late) == 0 {
+	if s.behind() && len(late) == 0 {
 		late = []string{thisOne}
 	}
 	if (self == musiccore.SessionID{}) {
 		s.unsure.Store(true)
 	}
-	return late, errors.Join(faults...)
+	if err = errors.Join(faults...); err == nil && len(late) == 0 {
+		s.readings.settled = settledReading{version, time.Now()}
+	}
+	return late, err
 }
 
 // take publishes which tables are critical now, in the place of those of before.
@@ -198,29 +206,6 @@ func (s *schema) note(contents schemaContents) {
 		s.heartbeat.config.references.stale.Store(true)
 	}
 	s.applied, s.secrets = contents.applied, contents.secrets
-}
-
-// serving must be called with the server before it serves clients.
-func (s *schema) serving(server *frontend.Server) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.outstanding = server.Outstanding
-}
-
-// answered reports whether Cassandra has answered the requests that were on their way when a table
-// was closed to plain writes. It blocks for at most answerLimit. Until then this proxy has not
-// followed: Cassandra stamps a write without a timestamp when it carries it out, which after a long
-// wait in a queue may be above closed.
-func (s *schema) answered(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	for s.owed != nil && s.owed() {
-		if !pause(ctx, answerPoll) {
-			return false
-		}
-	}
-	s.owed = nil
-	return true
 }
 
 // forget publishes which tables are no longer critical, and ends their terms.

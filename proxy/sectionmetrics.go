@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"errors"
 	"hash/maphash"
 	"time"
 
@@ -84,8 +85,11 @@ func (m *sectionMetrics) answered(k musiccore.Key, at time.Duration, a musiccore
 	m.told(a)
 }
 
-// told counts the answer to a LOCK.
+// told counts the answer to a LOCK; one that goes on waiting at another proxy has none yet.
 func (m *sectionMetrics) told(a musiccore.Answer) {
+	if errors.Is(a.Err, musiccore.ErrElsewhere) {
+		return
+	}
 	state := a.Grant.State
 	if a.Err != nil {
 		state = 0

@@ -26,11 +26,17 @@ type reports struct {
 	metrics *lockMetrics
 }
 
+// outlets carry out what a core asks for.
+type outlets struct {
+	do       func(musiccore.Command) musiccore.Result // carries out a command; it may block
+	tell     func([]musiccore.Hint)                   // sends hints to other proxies; it does not block
+	giveBack func(musiccore.Return)                   // gives a loan back to its lender; it blocks
+}
+
 // shard is a core with its mutex and its alarm, and the operations that wait for its answers.
 type shard struct {
 	clock *clock
-	do    func(musiccore.Command) musiccore.Result // carries out a command; it may block
-	tell  func([]musiccore.Hint)                   // sends hints to other proxies; it does not block
+	outlets
 	reports
 
 	failures zerolog.Logger // sampled, for all shards
@@ -39,7 +45,7 @@ type shard struct {
 	reading reading
 	core    *musiccore.Core
 	waiting map[musiccore.OpID]func(musiccore.Answer)
-	owners  *simplelru.LRU[refKey, musiccore.SessionID] // a cache: the sessions of references that are at other proxies
+	owners  *simplelru.LRU[refKey, owner] // a cache: the sessions of references that are at other proxies
 	alarm   alarm
 	closed  bool // close has been called: nothing is started any more
 	pendingLog
@@ -90,9 +96,15 @@ const (
 	ownerKeyBytes = 1 << 10
 )
 
+// owner is the session of a reference that is at another proxy.
+type owner struct {
+	session musiccore.SessionID
+	borrows bool // this proxy takes loans for it, since its client has waited for it here
+}
+
 // newOwners returns an empty cache.
-func newOwners() *simplelru.LRU[refKey, musiccore.SessionID] {
-	owners, err := simplelru.NewLRU[refKey, musiccore.SessionID](ownersKept, nil)
+func newOwners() *simplelru.LRU[refKey, owner] {
+	owners, err := simplelru.NewLRU[refKey, owner](ownersKept, nil)
 	if err != nil {
 		panic(err) // the size is a positive constant
 	}
@@ -120,8 +132,8 @@ func (s *shard) unlockKey(op musiccore.OpID, p refKey, by musiccore.Client, done
 func (s *shard) enter(o shardOp, done func() func(musiccore.Answer), event func(*musiccore.Core, musiccore.Now) musiccore.Effects) (a musiccore.Answer, ok bool) {
 	s.mu.Lock()
 	defer s.unlock()
-	if owner, known := s.owners.Get(o.refKey); known {
-		return musiccore.Answer{Op: o.op, Err: &musiccore.ElsewhereError{Session: owner}}, true
+	if at, known := s.owners.Get(o.refKey); known {
+		return musiccore.Answer{Op: o.op, Err: &musiccore.ElsewhereError{Session: at.session}}, true
 	}
 	now := s.recently()
 	effects := event(s.core, now)
@@ -218,6 +230,9 @@ func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.
 	if len(e.Hints) > 0 {
 		s.tell(e.Hints)
 	}
+	for _, r := range e.Returns {
+		s.running.Go(func() { s.outlets.giveBack(r) })
+	}
 	for _, n := range e.Notes {
 		s.metrics.note(n, now.Boot)
 		if !s.audit.hasNoLine(&n, &by) {
@@ -272,12 +287,23 @@ func (s *shard) run(c musiccore.Command) {
 
 // begin asks the core to begin an operation under a lock. If ok is true, a is the answer; else it
 // comes later. It is called with the mutex held.
-func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind) (a musiccore.Answer, ok bool) {
-	if owner, known := s.owners.Get(p); known {
-		return musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: owner}}, true
+func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind, lendTo musiccore.SessionID) (a musiccore.Answer, ok bool) {
+	if at, known := s.owners.Get(p); known {
+		if at.borrows {
+			if ticket := s.borrowed(op, p, kind); ticket.OK() {
+				return musiccore.Answer{Op: op, Ticket: ticket}, true
+			}
+		}
+		return musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: at.session}}, true
 	}
 	now := s.recently()
-	ticket, effects := s.core.Begin(now, op, p.key, p.ref, kind)
+	var ticket musiccore.Ticket
+	var effects musiccore.Effects
+	if lendTo == (musiccore.SessionID{}) {
+		ticket, effects = s.core.Begin(now, op, p.key, p.ref, kind)
+	} else {
+		ticket, effects = s.core.Lend(now, op, musiccore.LoanRequest{Key: p.key, Ref: p.ref, Kind: kind, To: lendTo})
+	}
 	if a, ok = takeAnswer(&effects, op); !ok {
 		a, ok = musiccore.Answer{Op: op, Ticket: ticket}, ticket.OK()
 	}

@@ -20,6 +20,7 @@ type client struct {
 	id       int
 	history  *history
 	keys     []string
+	longest  int // operations of a section
 	random   *rand.Rand
 	sessions [sites]*gocql.Session
 	at       int // the proxy that it uses now
@@ -73,7 +74,7 @@ func (c *client) lock(ctx context.Context, key string) int64 {
 
 // section does some operations under a reference, and usually unlocks it.
 func (c *client) section(ctx context.Context, key string, ref int64) {
-	for range 1 + c.random.IntN(40) {
+	for range 1 + c.random.IntN(c.longest) {
 		o := op{client: c.id, key: key, ref: ref, put: c.random.IntN(2) == 0}
 		err := c.operate(ctx, &o)
 		c.history.add(o)
@@ -84,7 +85,7 @@ func (c *client) section(ctx context.Context, key string, ref int64) {
 			c.move()
 		}
 	}
-	if c.random.IntN(10) > 0 {
+	if c.random.IntN(400/c.longest) > 0 {
 		_ = c.statement("UNLOCK chaos.t WHERE k = '%s' USING LOCK %d", key, ref).ExecContext(ctx) // its lease ends it, then
 	}
 }

@@ -182,28 +182,49 @@ func (p *Client) understand(request *http.Request, response *http.Response, told
 	return nil
 }
 
-// Lock asks for LOCK … USING LOCK with the reference in q. The errors of this and the following
-// methods wrap ErrAway; those of the other proxy's core are in the answer.
-func (p *Client) Lock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, q musiccore.Request) (musiccore.Answer, error) {
+// Lock asks for LOCK … USING LOCK with the reference in q, or without one for a place in a block; the
+// answer then has a loan to session to, unless the key is to be synchronised first. The errors of this
+// and the following methods wrap ErrAway; those of the other proxy's core are in the answer.
+func (p *Client) Lock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, q musiccore.Request, to musiccore.SessionID) (musiccore.Answer, error) {
 	wait := p.channel.Wait
 	if !q.NoWait && q.Wait > 0 {
 		wait = q.Wait
 	}
-	r, err := p.ask(ctx, at, pathLock, question{Key: toWire(k), Ref: q.Ref, Lock: &q}, wait+networkTime)
+	r, err := p.ask(ctx, at, pathLock, question{Key: toWire(k), Ref: q.Ref, Lock: &q, LendTo: asker(to)}, wait+networkTime)
 	return r.answer(k, at), err
 }
 
-// Unlock releases a reference.
-func (p *Client) Unlock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, by musiccore.Client) (musiccore.Answer, error) {
-	r, err := p.ask(ctx, at, pathUnlock, question{Key: toWire(k), Ref: ref, By: by}, p.channel.Wait+networkTime)
-	return r.answer(k, at), err
+// asker returns a session for a question; nil for none.
+func asker(s musiccore.SessionID) *uuid.UUID {
+	if s == (musiccore.SessionID{}) {
+		return nil
+	}
+	id := uuid.UUID(s)
+	return &id
 }
 
-// Begin borrows a ticket. After an error nothing may be sent to Cassandra, even though the other
-// proxy may have lent a ticket.
-func (p *Client) Begin(ctx context.Context, at musiccore.SessionID, k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind) (musiccore.Answer, error) {
-	r, err := p.ask(ctx, at, pathBegin, question{Key: toWire(k), Ref: ref, Kind: kind}, p.channel.OpTimeout+networkTime)
-	return r.answer(k, at), err
+// Reference is a reference at another proxy.
+type Reference struct {
+	At  musiccore.SessionID
+	Key musiccore.Key
+	Ref musiccore.LockRef
+}
+
+// Unlock releases a reference. If back has a ticket, it is the loan that is given back before.
+func (p *Client) Unlock(ctx context.Context, r Reference, by musiccore.Client, back musiccore.Return) (musiccore.Answer, error) {
+	q := question{Key: toWire(r.Key), Ref: r.Ref, By: by}
+	if back.Ticket.OK() {
+		q.Ticket, q.Outcome = &wireTicket{Ticket: back.Ticket}, back.Outcome
+	}
+	told, err := p.ask(ctx, r.At, pathUnlock, q, p.channel.Wait+networkTime)
+	return told.answer(r.Key, r.At), err
+}
+
+// Begin borrows a ticket, or, if to is not zero, perhaps a loan to that session. After an error nothing
+// may be sent to Cassandra, even though the other proxy may have lent a ticket.
+func (p *Client) Begin(ctx context.Context, r Reference, kind musiccore.Kind, to musiccore.SessionID) (musiccore.Answer, error) {
+	told, err := p.ask(ctx, r.At, pathBegin, question{Key: toWire(r.Key), Ref: r.Ref, Kind: kind, LendTo: asker(to)}, p.channel.OpTimeout+networkTime)
+	return told.answer(r.Key, r.At), err
 }
 
 // Force ends the lock of a key if ref still holds it when the question arrives.

@@ -69,7 +69,7 @@ func (c *fakeCore) hints() []musiccore.Hint {
 }
 
 // Lock implements Sections.
-func (c *fakeCore) Lock(_ context.Context, _ musiccore.Key, q musiccore.Request) musiccore.Answer {
+func (c *fakeCore) Lock(_ context.Context, _ musiccore.Key, q musiccore.Request, _ musiccore.SessionID) musiccore.Answer {
 	c.note("lock %d", q.Ref)
 	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: q.Ref}}
 }
@@ -81,7 +81,7 @@ func (c *fakeCore) Unlock(_ context.Context, _ musiccore.Key, r musiccore.LockRe
 }
 
 // Begin implements Sections.
-func (c *fakeCore) Begin(ctx context.Context, _ musiccore.Key, r musiccore.LockRef, _ musiccore.Kind) musiccore.Answer {
+func (c *fakeCore) Begin(ctx context.Context, _ musiccore.Key, r musiccore.LockRef, _ musiccore.Kind, _ musiccore.SessionID) musiccore.Answer {
 	c.note("begin %d", r)
 	if c.begin != nil {
 		c.begin(ctx)
@@ -198,7 +198,7 @@ func sealed(secret string) config.Peers { return config.Peers{Secret: config.Sec
 // borrow borrows a ticket of another proxy, and returns the channel's error.
 func (p *proxy) borrow(t *testing.T, other *proxy) error {
 	t.Helper()
-	_, err := p.client.Begin(t.Context(), other.id, testKey("x"), 1, musiccore.Put)
+	_, err := p.client.Begin(t.Context(), Reference{other.id, testKey("x"), 1}, musiccore.Put, musiccore.SessionID{})
 	return err
 }
 

@@ -91,14 +91,14 @@ func TestQuestionsAreNotReplayed(t *testing.T) {
 		return body
 	}})
 	ctx, k, by := t.Context(), testKey("x"), musiccore.Client{Role: "anna", Address: "10.0.0.9:1234"}
-	lent, err := b.client.Begin(ctx, a.id, k, 1, musiccore.Put)
+	lent, err := b.client.Begin(ctx, Reference{a.id, k, 1}, musiccore.Put, musiccore.SessionID{})
 	require.NoError(t, err)
 	assert.Equal(t, musiccore.VerdictTell, b.client.End(ctx, lent.Ticket, musiccore.OutcomeAcked))
-	_, err = b.client.Lock(ctx, a.id, k, musiccore.Request{Ref: 1})
+	_, err = b.client.Lock(ctx, a.id, k, musiccore.Request{Ref: 1}, musiccore.SessionID{})
 	require.NoError(t, err)
 	_, _, err = b.client.List(ctx, a.id, k)
 	require.NoError(t, err)
-	_, err = b.client.Unlock(ctx, a.id, k, 1, by)
+	_, err = b.client.Unlock(ctx, Reference{a.id, k, 1}, by, musiccore.Return{})
 	require.NoError(t, err)
 	_, err = b.client.Force(ctx, a.id, k, 1, frontend.Force{By: by, Reason: "stuck"})
 	require.NoError(t, err)

@@ -43,9 +43,12 @@ const MaxListed = 10_000
 // until the core's answer. If ctx ends before, the operation is cancelled and the answer has an
 // error. Beside that the errors are those of frontend.Locker and frontend.OperationGuard.
 type Sections interface {
-	Lock(ctx context.Context, k musiccore.Key, q musiccore.Request) musiccore.Answer
+	// Lock is LOCK with a reference, or for a new one with PlaceBlock; a Grant of that comes with a loan
+	// to session to.
+	Lock(ctx context.Context, k musiccore.Key, q musiccore.Request, to musiccore.SessionID) musiccore.Answer
 	Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client) musiccore.Answer
-	Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind) musiccore.Answer
+	// Begin lends a ticket, or, if to is not zero, perhaps a loan to that session.
+	Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, to musiccore.SessionID) musiccore.Answer
 	// End ends an operation by its ticket, and blocks until the verdict.
 	End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict
 }
@@ -190,21 +193,31 @@ func (s *Server) reply(r *http.Request, body []byte, f func(context.Context, que
 	return http.StatusOK, told
 }
 
-// lock carries out LOCK … USING LOCK. A new reference is given only by the proxy that its client is
-// connected to.
+// lock carries out LOCK … USING LOCK, or LOCK for a place in a block. If the sender of the latter no
+// longer waits, nobody knows the reference, and it is released at once.
 func (s *Server) lock(ctx context.Context, q question) reply {
-	if q.Lock == nil || q.Ref < 1 {
+	if q.Lock == nil || q.Ref < 1 && q.Lock.Place != musiccore.PlaceBlock {
 		return replyTo(musiccore.Answer{Err: musiccore.ErrNotHeld})
 	}
 	if s.draining.Load() {
 		return replyTo(musiccore.Answer{Err: musiccore.ErrDraining})
 	}
 	q.Lock.Ref = q.Ref
-	return replyTo(s.sections.Lock(ctx, q.Key.key(), *q.Lock))
+	a := s.sections.Lock(ctx, q.Key.key(), *q.Lock, q.lendTo())
+	if q.Ref == 0 && ctx.Err() != nil && a.Grant.Ref != 0 {
+		if a.Ticket.OK() {
+			s.sections.End(a.Ticket, musiccore.OutcomeRefused)
+		}
+		s.sections.Unlock(context.WithoutCancel(ctx), q.Key.key(), a.Grant.Ref, q.Lock.By)
+	}
+	return replyTo(a)
 }
 
-// unlock releases a reference.
+// unlock releases a reference, and takes back what was lent for it.
 func (s *Server) unlock(ctx context.Context, q question) reply {
+	if q.Ticket != nil {
+		s.end(ctx, q)
+	}
 	return replyTo(s.sections.Unlock(ctx, q.Key.key(), q.Ref, q.By))
 }
 
@@ -214,7 +227,7 @@ func (s *Server) begin(ctx context.Context, q question) reply {
 	if s.draining.Load() {
 		return replyTo(musiccore.Answer{Err: musiccore.ErrDraining})
 	}
-	a := s.sections.Begin(ctx, q.Key.key(), q.Ref, q.Kind)
+	a := s.sections.Begin(ctx, q.Key.key(), q.Ref, q.Kind, q.lendTo())
 	if a.Ticket.OK() && ctx.Err() != nil {
 		s.sections.End(a.Ticket, musiccore.OutcomeRefused)
 	}

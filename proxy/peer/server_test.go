@@ -77,7 +77,7 @@ func TestTicketLentToNobodyIsEnded(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	borrowed := make(chan error, 1)
 	go func() {
-		_, err := b.client.Begin(ctx, a.id, testKey("x"), 1, musiccore.Put)
+		_, err := b.client.Begin(ctx, Reference{a.id, testKey("x"), 1}, musiccore.Put, musiccore.SessionID{})
 		borrowed <- err
 	}()
 	<-asked
@@ -99,10 +99,10 @@ func TestDrainingServer(t *testing.T) {
 	a.server.Drain()
 	for _, ask := range []func() (musiccore.Answer, error){
 		func() (musiccore.Answer, error) {
-			return b.client.Begin(t.Context(), a.id, testKey("x"), 1, musiccore.Put)
+			return b.client.Begin(t.Context(), Reference{a.id, testKey("x"), 1}, musiccore.Put, musiccore.SessionID{})
 		},
 		func() (musiccore.Answer, error) {
-			return b.client.Lock(t.Context(), a.id, testKey("x"), musiccore.Request{Ref: 1})
+			return b.client.Lock(t.Context(), a.id, testKey("x"), musiccore.Request{Ref: 1}, musiccore.SessionID{})
 		},
 	} {
 		answer, err := ask()

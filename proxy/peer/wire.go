@@ -44,7 +44,7 @@ const (
 // The paths of requests to another proxy (docs/design.md 3). Each is a POST of a question, answered
 // with a reply.
 const (
-	pathLock   = "/lock" // wait with a reference, or renew it
+	pathLock   = "/lock" // wait with a reference, or renew it; without one, wait for a place in a block
 	pathUnlock = "/unlock"
 	pathBegin  = "/begin"
 	pathEnd    = "/end"
@@ -53,6 +53,14 @@ const (
 	pathList   = "/list"
 )
 
+// lendTo returns the session that takes a loan; zero if none does.
+func (q *question) lendTo() musiccore.SessionID {
+	if q.LendTo == nil {
+		return musiccore.SessionID{}
+	}
+	return musiccore.SessionID(*q.LendTo)
+}
+
 // question is a request to another proxy. The path says which fields are set.
 type question struct {
 	Session uuid.UUID          `json:"session"` // the session that is asked; any other refuses (docs/protocol.md 3.15, Remote)
@@ -60,7 +68,8 @@ type question struct {
 	Ref     musiccore.LockRef  `json:"ref,omitempty"`
 	Lock    *musiccore.Request `json:"lock,omitempty"`
 	Kind    musiccore.Kind     `json:"kind,omitempty"`
-	Ticket  *wireTicket        `json:"ticket,omitempty"`
+	LendTo  *uuid.UUID         `json:"lend_to,omitempty"` // for Begin and Lock: the session that asks, if it takes loans
+	Ticket  *wireTicket        `json:"ticket,omitempty"`  // for End, and for Unlock: a loan that is given back with it
 	Outcome musiccore.Outcome  `json:"outcome,omitempty"`
 	By      musiccore.Client   `json:"by"`               // for Unlock and Force: the client
 	Reason  string             `json:"reason,omitempty"` // for Force
@@ -152,7 +161,7 @@ func (d *described) Unwrap() error { return d.error }
 func faults() []error {
 	return []error{
 		musiccore.ErrNotHeld, musiccore.ErrLost, musiccore.ErrReleased, musiccore.ErrSynchronising, musiccore.ErrPoisoned, musiccore.ErrTooLarge, musiccore.ErrNoSession,
-		musiccore.ErrClock, musiccore.ErrDraining, musiccore.ErrTooManyWaiters, musiccore.ErrUnavailable, ErrOtherSession,
+		musiccore.ErrClock, musiccore.ErrDraining, musiccore.ErrTooManyWaiters, musiccore.ErrUnavailable, musiccore.ErrNoBlock, ErrOtherSession,
 	}
 }
 

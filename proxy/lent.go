@@ -1,0 +1,239 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"music/musiccore"
+	"music/proxy/peer"
+)
+
+// lendAtOnce returns a loan for the holder of a reference of this proxy, whose client is at another one.
+// It returns none if that is not possible without waiting.
+func (l *locks) lendAtOnce(k musiccore.Key, r musiccore.LockRef, to musiccore.SessionID) musiccore.Ticket {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
+		return l.beginHere(k, r, musiccore.Put, to, done)
+	}).Ticket
+}
+
+// borrow borrows a ticket from the proxy of a session. If it is a loan, the answer has a ticket of
+// that loan.
+func (l *locks) borrow(ctx context.Context, at musiccore.SessionID, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind) (musiccore.Answer, error) {
+	s := l.of(k)
+	sent, self := s.borrower(refKey{k, r})
+	a, err := l.peers.Begin(ctx, peer.Reference{At: at, Key: k, Ref: r}, kind, self)
+	if err != nil || a.Ticket.Lent == nil {
+		return a, err
+	}
+	s.mu.Lock()
+	defer s.unlock()
+	s.take(sent, a.Ticket)
+	a.Ticket = s.borrowed(l.nextOp(), refKey{k, r}, kind)
+	if !a.Ticket.OK() {
+		return musiccore.Answer{Err: &musiccore.ElsewhereError{Session: at}}, nil // it could not be used: ask again
+	}
+	return a, nil
+}
+
+// lockThere waits at another proxy for a reference that it has given; the answer may come with a loan,
+// which is taken.
+func (l *locks) lockThere(ctx context.Context, at musiccore.SessionID, k musiccore.Key, q musiccore.Request) (musiccore.Answer, error) {
+	s := l.of(k)
+	sent, self := s.borrower(refKey{k, q.Ref})
+	a, err := l.peers.Lock(ctx, at, k, q, self)
+	if err == nil && a.Ticket.Lent != nil {
+		s.mu.Lock()
+		defer s.unlock()
+		s.take(sent, a.Ticket)
+	}
+	return a, err
+}
+
+// waiting is a LOCK for a new reference while it waits, here or at another proxy.
+type waiting struct {
+	l      *locks
+	key    musiccore.Key
+	ask    musiccore.Request
+	done   func(musiccore.Answer)
+	ctx    context.Context //nolint:containedctx // it ends with the operation, as gone does
+	cancel context.CancelFunc
+}
+
+// waits returns a LOCK that waits. Its answer is passed to done.
+func (l *locks) waits(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) *waiting {
+	w := &waiting{l: l, key: k, ask: q, done: done}
+	w.ctx, w.cancel = l.scope()
+	return w
+}
+
+// answered takes the answer of this proxy's core. If that names another session, the LOCK waits there
+// for a place, and, if it gets none, here. It blocks.
+func (w *waiting) answered(a musiccore.Answer) {
+	defer w.cancel()
+	var elsewhere *musiccore.ElsewhereError
+	if errors.As(a.Err, &elsewhere) {
+		var waited bool
+		if a, waited = w.there(elsewhere.Session); !waited {
+			return
+		}
+	}
+	w.done(a)
+}
+
+// there waits for a place at another session. Each question waits for no longer than a LOCK does
+// that says nothing, so that a proxy which has stopped is noticed. waited is false if the LOCK was
+// answered meanwhile, since the lock was passed on to it under a loan; the other session need not know
+// yet, so its answer is waited for all the same.
+func (w *waiting) there(at musiccore.SessionID) (a musiccore.Answer, waited bool) {
+	s := w.l.of(w.key)
+	begun, self := s.borrowing()
+	told := w.l.metrics.asked(w.key, begun.Boot)
+	asked := w.ask
+	asked.Place = musiccore.PlaceBlock
+	if asked.Token == ([16]byte{}) {
+		asked.Token = uuid.New() // it keeps the place between two questions
+	}
+	here := s.waitElsewhere(w.l.nextOp(), w.key, asked.Token, func(a musiccore.Answer) {
+		s.lent(begun, w.key, at, a)
+		told(a)
+		w.done(a)
+	})
+	left, sent := cmp.Or(w.ask.Wait, w.l.wait), begun
+	for {
+		asked.Wait = min(left, w.l.wait)
+		var err error
+		a, err = w.l.peers.Lock(w.ctx, at, w.key, asked, self)
+		var now musiccore.Now
+		now, self = s.borrowing()
+		took := now.Boot - sent.Boot
+		left -= took
+		// A LOCK that is answered sooner has been replaced by another one with its token.
+		if err == nil && a.Err == nil && a.Grant.State == musiccore.StateQueued && took >= asked.Wait && left > time.Millisecond && s.waits(here) {
+			asked.Ref, sent = a.Grant.Ref, now
+			continue
+		}
+		if waited = s.waitedElsewhere(here, w.key, asked.Token); err == nil && a.Err == nil && w.ctx.Err() == nil {
+			s.lent(sent, w.key, at, a)
+		} else if waited {
+			a = w.here(at, left, err != nil)
+		}
+		if waited {
+			told(a)
+		}
+		return a, waited
+	}
+}
+
+// waitElsewhere registers a LOCK with a token that waits at another proxy. If the lock is passed on to it
+// here, the answer is passed to done.
+func (s *shard) waitElsewhere(op musiccore.OpID, k musiccore.Key, token [16]byte, done func(musiccore.Answer)) musiccore.OpID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting[op] = done
+	s.core.WaitsElsewhere(op, k, token)
+	return op
+}
+
+// waits reports whether an operation has no answer yet.
+func (s *shard) waits(op musiccore.OpID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting[op] != nil
+}
+
+// waitedElsewhere removes a LOCK that has waited at another proxy, and reports whether it has no answer
+// yet.
+func (s *shard) waitedElsewhere(op musiccore.OpID, k musiccore.Key, token [16]byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waited := s.waiting[op] != nil
+	delete(s.waiting, op)
+	s.core.WaitedElsewhere(op, k, token)
+	return waited
+}
+
+// here waits at this proxy for what is left of the LOCK's time, unless its client is gone. silent means
+// that the other one has not answered.
+func (w *waiting) here(at musiccore.SessionID, left time.Duration, silent bool) musiccore.Answer {
+	if w.ctx.Err() != nil {
+		return musiccore.Answer{Err: errGone}
+	}
+	s, q := w.l.of(w.key), w.ask
+	q.Place, q.Wait = musiccore.PlaceHere, max(left, time.Millisecond)
+	if silent {
+		s.call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Silent(now, at) })
+	}
+	return await(w.ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return w.l.lockHere(w.key, q, done) })
+}
+
+// lent takes what another session has given: a reference, and perhaps a loan. sent is from before it was
+// asked.
+func (s *shard) lent(sent musiccore.Now, k musiccore.Key, at musiccore.SessionID, a musiccore.Answer) {
+	s.mu.Lock()
+	defer s.unlock()
+	if a.Grant.Ref != 0 && len(k.PK) <= ownerKeyBytes {
+		s.owners.Add(refKey{k, a.Grant.Ref}, owner{at, true})
+	}
+	if a.Ticket.Lent != nil {
+		s.take(sent, a.Ticket)
+	}
+}
+
+// giveBackTo gives a loan back to its lender, and passes its verdict to the operations that wait for
+// it. It blocks.
+func (l *locks) giveBackTo(r musiccore.Return) {
+	ctx, cancel := l.scope()
+	defer cancel()
+	v := l.peers.End(ctx, r.Ticket, r.Outcome)
+	l.of(r.Ticket.Key).call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Returned(now, r.Loan, v) })
+}
+
+// borrowing reads the clocks, and returns this proxy's own session.
+func (s *shard) borrowing() (musiccore.Now, musiccore.SessionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	return now, s.core.Borrower(now)
+}
+
+// borrower reads the clocks, and returns this proxy's session if it takes a loan for the reference.
+func (s *shard) borrower(p refKey) (musiccore.Now, musiccore.SessionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at, known := s.owners.Peek(p); !known || !at.borrows {
+		return s.now(), musiccore.SessionID{}
+	}
+	now := s.now()
+	return now, s.core.Borrower(now)
+}
+
+// take takes a loan. It is called with the mutex held.
+func (s *shard) take(sent musiccore.Now, t musiccore.Ticket) {
+	now := s.now()
+	s.carryOut(now, s.core.Borrow(now, sent, t))
+}
+
+// borrowed returns a ticket of a loan, if there is one that can be used. It is called with the mutex
+// held.
+func (s *shard) borrowed(op musiccore.OpID, p refKey, kind musiccore.Kind) musiccore.Ticket {
+	now := s.now()
+	t, effects := s.core.Borrowed(now, op, p.key, p.ref, kind)
+	s.carryOut(now, effects)
+	return t
+}
+
+// endLoan is Core.GiveBack, for a reference that is being unlocked.
+func (s *shard) endLoan(k musiccore.Key, r musiccore.LockRef) (back musiccore.Return, passed bool) {
+	s.mu.Lock()
+	defer s.unlock()
+	now := s.now()
+	back, passed, effects := s.core.GiveBack(now, k, r)
+	s.carryOut(now, effects)
+	return back, passed
+}
