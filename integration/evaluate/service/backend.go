@@ -112,7 +112,7 @@ func (b *BackEnd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve does something as the owner of a user. Whoever has given up waiting for the answer has asked another meanwhile: nothing more
-// is done for it.
+// is done for it. What is owned too late for it is kept: if it were not, replicas could go on for ever to take a user from each other.
 func (b *BackEnd) serve(ctx context.Context, user string, do func(context.Context, *owned) error) error {
 	u := b.of(user)
 	u.mu.Lock()
@@ -123,6 +123,9 @@ func (b *BackEnd) serve(ctx context.Context, user string, do func(context.Contex
 	if u.held == nil {
 		if err := b.own(ctx, user, u); err != nil {
 			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
 	err := section.ErrLost
