@@ -355,10 +355,10 @@ func TestFarSitesShareAKeyWithoutLWTs(t *testing.T) {
 		ops     []Kind
 		least   int // sections in 10 s
 	}{
-		{"one client a site", 1, []Kind{Put}, 120},
-		{"one client a site, which reads first", 1, []Kind{Get, Put}, 85},
-		{"three clients a site", 3, []Kind{Put}, 180},
-		{"three clients a site, which read first", 3, []Kind{Get, Put}, 110},
+		{"one client a site", 1, []Kind{Put}, 110},
+		{"one client a site, which reads first", 1, []Kind{Get, Put}, 80},
+		{"three clients a site", 3, []Kind{Put}, 140},
+		{"three clients a site, which read first", 3, []Kind{Get, Put}, 90},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -367,9 +367,12 @@ func TestFarSitesShareAKeyWithoutLWTs(t *testing.T) {
 				done := f.after(10 * time.Second)
 				close(f.ended)
 				synctest.Wait()
+				f.mu.Lock()
+				order := slices.Clone(f.order)
+				f.mu.Unlock()
 				lwts, sections := done.lwts-settled.lwts, done.sections[0]-settled.sections[0]
-				assert.True(t, slices.IsSorted(f.order), "out of order: %v", f.order)
-				assert.LessOrEqual(t, lwts, 3, "LWTs for %d sections", sections)
+				assert.True(t, slices.IsSorted(order), "out of order: %v", order)
+				assert.LessOrEqual(t, lwts, 5, "LWTs for %d sections", sections)
 				assert.GreaterOrEqual(t, sections, tc.least, "%d LWTs for %d sections", lwts, sections)
 				for i := range f.sites {
 					n := done.sections[i+1] - settled.sections[i+1]
