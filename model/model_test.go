@@ -1,5 +1,5 @@
 // Package model checks the lock protocol in Spin: music.pml is the protocol of docs/protocol.md, lease.pml the
-// session lease under it, paper.pml the protocol of the MUSIC paper. runs_test.go lists what is checked: the protocol as it is,
+// session lease under it, loan.pml what one proxy lends to another, paper.pml the protocol of the MUSIC paper. runs_test.go lists what is checked: the protocol as it is,
 // in which nothing may break, and its known-bad variants, each of which must break what the list says.
 //
 //	go test ./model          the small scopes, about a minute on two cores

@@ -28,6 +28,7 @@ func runs() []run {
 	list = append(list, vastRuns()...)
 	list = append(list, faults()...)
 	list = append(list, blockFaults()...)
+	list = append(list, loanFaults()...)
 	list = append(list, toldFaults()...)
 	return append(list, paperRuns()...)
 }
@@ -43,6 +44,7 @@ func goodRuns() []run {
 		{"strict", "two users, no leases, QUORUM check after each operation", music, "-DTWO -DSTRICT -DPA=1", "", smallScope},
 		{"block", "a block of two, another user, a preemptor", music, "-DBLOCK", "", smallScope},
 		{"block-taken", "a block of two whose client goes elsewhere", music, "-DBLOCKTAKEN -DPB=1", "", smallScope},
+		{"loan", "a loan with a run of two, a waiter at the lender, another session", "loan.pml", "-DEND=6 -DLAPSE=5", "", smallScope},
 	}
 }
 
@@ -76,6 +78,8 @@ func largeRuns() []run {
 		{"block-extended", "a block of two that is extended by a third, another user", music, "-DEXTENDED -DPA=1", "", largeScope},
 		{"block-forgets", "harmless: an extension of unknown fate is forgotten, but the sweep is dirty", music, "-DEXTFORGET -DEXTENDED -DUSERS=6", "", largeScope},
 		{"release-forgets", "harmless: an own release of unknown fate is forgotten, but the sweep is dirty", music, "-DRELFORGET -DSWEPT -DPB=1", "", largeScope},
+		{"loan-two", "two loans with a run of two; the borrower may end", "loan.pml", "-DLOANS=2 -DDIES", "", largeScope},
+		{"loan-alone", "two loans without a run; the borrower may end", "loan.pml", "-DLOANS=2 -DALONE -DDIES", "", largeScope},
 		{"c3-base", "not found: takeover of the head without IF base = b", music, "-DC3 -DTAKEN -DPB=1", "", largeScope},
 	}
 }
@@ -140,6 +144,23 @@ func blockFaults() []run {
 		{"block-seq", "the count of stamps starts anew at the hand-over", music, "-DBLKSEQ -DBLOCK -DPB=1", "windows", smallScope},
 		{"block-fence", "synchronise in the block fences at base", music, "-DBLKFENCE -DBLOCK", "clean_below", smallScope},
 		{"block-presume", "an extension of unknown fate is counted at the release", music, "-DEXTPRESUME -DEXTENDED", "registers", smallScope},
+	}
+}
+
+// loanFaults are the known-bad variants of docs/protocol.md 3.21.
+func loanFaults() []run {
+	const loan = "loan.pml"
+	return []run{
+		{"loan-not-in-flight", "what follows does not wait for a loan", loan, "-DNOTINFLIGHT", "order", smallScope},
+		{"loan-untimed", "success is told however much time has passed", loan, "-DUNTIMED", "exclusivity", smallScope},
+		{"loan-from-arrival", "the lent time counts from the arrival of the loan", loan, "-DFROMARRIVAL", "order", smallScope},
+		{"loan-beyond-timeout", "the lent time is longer than the lender waits", loan, "-DLENT=T+3", "order", smallScope},
+		{"loan-beyond-session", "the lent time is longer than what is left of the lender's lease", loan, "-DSESSIONFORGOTTEN", "order", smallScope},
+		{"loan-unknown-told", "a put of unknown outcome under a loan is given back as known", loan, "-DUNKNOWNTOLD", "latest_state", smallScope},
+		{"loan-stamps-kept", "the lender uses stamps that it has lent", loan, "-DSTAMPSKEPT", "latest_state", smallScope},
+		{"loan-late", "the return of a loan is taken for that of the next one", loan, "-DLATE -DLOANS=2 -DALONE", "latest_state", smallScope},
+		{"run-in-flight", "the lock is passed on with a put in flight", loan, "-DINFLIGHT", "exclusivity", smallScope},
+		{"run-kept", "the references of a run outlive a loan that did not come back", loan, "-DRUNKEPT", "order", smallScope},
 	}
 }
 
