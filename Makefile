@@ -111,8 +111,8 @@ chaos: ## real nodes and proxies in an emulated network, under faults for CHAOS 
 histories: ## HISTORIES (100000) histories of conditional writes of one client compared with Cassandra's, and SHARED (10000) of several linearizable, from seed FIRST on
 	$(GO) test ./integration -run '^TestHistories' -count=1 -v -timeout 0 -histories=$(or $(HISTORIES),100000) -histories.shared=$(or $(SHARED),10000) -histories.first=$(FIRST) -histories.workers=24
 
-contend: ## sections at three emulated sites, on one key that all want and on keys of their own, for CONTEND (30s) each way, beside LWTs
-	$(GO) test ./integration/chaos -run '^Test(ContendedKey|UncontendedSections)$$' -count=1 -v -timeout 0 -contend.for=$(CONTEND)
+contend: ## sections at three emulated sites, on one key that all want, also in one data centre, and on keys of their own, for CONTEND (30s) each way, beside LWTs
+	$(GO) test ./integration/chaos -run '^Test(ContendedKey|ContendedKeyInOneDataCentre|UncontendedSections)$$' -count=1 -v -timeout 0 -contend.for=$(CONTEND)
 
 evaluate: ## the systems of the evaluation beside each other, into docs/evaluation: 30 minutes, or FULL=1: hours; ONLY=fig6a,safety; EVALUATE="--against old.json"; needs root and /dev/net/tun for distances
 	$(if $(ONLY),,$(GO) -C integration/evaluate run ./onenode $(GO) test -count=1 -p 1 ./...)

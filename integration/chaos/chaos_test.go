@@ -110,7 +110,7 @@ func (w *world) table(t *testing.T) (all [sites]*gocql.Session) {
 		all[i] = s
 	}
 	for _, cql := range []string{
-		"CREATE KEYSPACE chaos WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 1, 'dc2': 1, 'dc3': 1}",
+		"CREATE KEYSPACE chaos WITH replication = " + w.plan.replication(),
 		"CREATE TABLE chaos.t (k text PRIMARY KEY, v int) WITH comment = '@critical'",
 	} {
 		must(t, all[0].Query(cql).Exec())

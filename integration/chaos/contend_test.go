@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -55,12 +56,19 @@ type contest struct {
 	one    func(ctx context.Context, c *contender, key string) error
 	create string
 	keys   int // that a client has for itself; 0: all clients use the same one
+	site   int // that all clients are at; 0: as many are at each
 }
 
 const (
 	theNode  = 1
 	theProxy = 2
 )
+
+// beside returns three sites of one data centre.
+func beside() plan {
+	const rtt = time.Millisecond
+	return plan{oneDC: true, lease: 10 * time.Second, links: []wan.Link{{A: 1, B: 2, RTT: rtt}, {A: 1, B: 3, RTT: rtt}, {A: 2, B: 3, RTT: rtt}}}
+}
 
 // contests returns the ways to write one key that other clients write, too.
 func contests() []contest {
@@ -112,6 +120,23 @@ func TestContendedKey(t *testing.T) {
 	}
 }
 
+// TestContendedKeyInOneDataCentre measures the same for three proxies that are near to each other,
+// beside one proxy that has the clients of all three.
+func TestContendedKeyInOneDataCentre(t *testing.T) {
+	if *contendFor == 0 {
+		t.Skip("a measurement: see make contend")
+	}
+	const clients = 16
+	w := build(t, beside())
+	session := w.contendable(t)
+	defer session.Close()
+	ways := append(contests(), contest{name: "lock, put, unlock through one proxy", port: theProxy, one: onePut, site: 1})
+	for i, way := range ways {
+		w.contend(t, session, way, fmt.Sprint("warm", i), clients, warming)
+		t.Logf("%d clients for each proxy, %s:\n%s", clients, way.name, w.contend(t, session, way, fmt.Sprint("near", i), clients, *contendFor))
+	}
+}
+
 // warming is for how long each way runs before it is measured, for Java's compiler.
 const warming = 5 * time.Second
 
@@ -137,7 +162,7 @@ func (w *world) contendable(t *testing.T) *gocql.Session {
 	session, err := session(w.proxies[0].host(), patience)
 	must(t, err)
 	for _, cql := range []string{
-		"CREATE KEYSPACE contend WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 1, 'dc2': 1, 'dc3': 1}",
+		"CREATE KEYSPACE contend WITH replication = " + w.plan.replication(),
 		"CREATE TABLE contend.plain (k text PRIMARY KEY, v int) WITH speculative_retry = 'ALWAYS'",
 		"CREATE TABLE contend.t (k text PRIMARY KEY, v int) WITH comment = '@critical' AND speculative_retry = 'ALWAYS'",
 	} {
@@ -154,7 +179,7 @@ func (w *world) contend(t *testing.T, s *gocql.Session, way contest, key string,
 	}
 	var all []*contender
 	for i := range sites * clients {
-		c := &contender{site: 1 + i%sites}
+		c := &contender{site: cmp.Or(way.site, 1+i%sites)}
 		var err error
 		c.session, err = w.sessionInside(c.site, way.port)
 		must(t, err)

@@ -41,6 +41,7 @@ type world struct {
 // plan is the configuration of a world.
 type plan struct {
 	links   []wan.Link
+	oneDC   bool // the sites are of one data centre
 	fastJIT bool
 	faults  bool          // nodes can be tampered with, and one that is killed forgets no acknowledged write
 	lease   time.Duration // of the proxies' sessions
@@ -52,6 +53,14 @@ func near() plan {
 	return plan{lease: lease, fastJIT: true, faults: true, links: []wan.Link{
 		{A: 1, B: 2, RTT: 6 * time.Millisecond}, {A: 1, B: 3, RTT: 8 * time.Millisecond}, {A: 2, B: 3, RTT: 3 * time.Millisecond},
 	}}
+}
+
+// replication is that of a keyspace with a replica at each site.
+func (o plan) replication() string {
+	if o.oneDC {
+		return fmt.Sprintf("{'class': 'NetworkTopologyStrategy', 'dc1': %d}", sites)
+	}
+	return "{'class': 'NetworkTopologyStrategy', 'dc1': 1, 'dc2': 1, 'dc3': 1}"
 }
 
 // build makes a world, or skips the test if this process may not emulate a network.
@@ -73,7 +82,7 @@ func build(t *testing.T, o plan) *world {
 	must(t, err)
 	t.Cleanup(func() { must(t, w.network.Close()) })
 	w.nodes, err = cassandra.Start(t.Context(), cassandra.Options{
-		Dir: filepath.Join(w.dir, "nodes"), Nodes: sites, MultiDC: true, FastJIT: o.fastJIT, Faults: o.faults, Log: t.Output(),
+		Dir: filepath.Join(w.dir, "nodes"), Nodes: sites, MultiDC: !o.oneDC, FastJIT: o.fastJIT, Faults: o.faults, Log: t.Output(),
 		Address: func(k int) string { return w.network.Address(k, 1) },
 		Network: cassandra.Network{Namespace: w.network.Namespace},
 		Yaml:    yaml,
