@@ -281,7 +281,11 @@ func (p *proxy) answer(a Answer) {
 		w.answer(a)
 		return
 	}
-	p.after(0, func() { w.answer(a) })
+	at := p.lentAt // another loan may have returned meanwhile
+	p.after(0, func() {
+		p.lentAt = at
+		w.answer(a)
+	})
 }
 
 // ofData reports whether a command is for the data, not for the lock store.
