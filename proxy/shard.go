@@ -297,13 +297,7 @@ func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind, lendTo m
 		return musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: at.session}}, true
 	}
 	now := s.recently()
-	var ticket musiccore.Ticket
-	var effects musiccore.Effects
-	if lendTo == (musiccore.SessionID{}) {
-		ticket, effects = s.core.Begin(now, op, p.key, p.ref, kind)
-	} else {
-		ticket, effects = s.core.Lend(now, op, musiccore.LoanRequest{Key: p.key, Ref: p.ref, Kind: kind, To: lendTo})
-	}
+	ticket, effects := s.core.Lend(now, op, musiccore.LoanRequest{Key: p.key, Ref: p.ref, Kind: kind, To: lendTo})
 	if a, ok = takeAnswer(&effects, op); !ok {
 		a, ok = musiccore.Answer{Op: op, Ticket: ticket}, ticket.OK()
 	}
