@@ -31,6 +31,15 @@ func TestRestartIsAnotherProcess(t *testing.T) {
 	assert.ErrorIs(t, n.Start(t.Context()), ErrRunning, "start of a running one")
 }
 
+// A node that starts once is not started again.
+func TestOnceIsOnce(t *testing.T) {
+	o := pretend(t, 1)
+	o.Once = true
+	c, err := startFakes(t.Context(), t, o, &fake{schema: "s"})
+	must(t, err)
+	assert.ErrorIs(t, c.Nodes()[0].Restart(t.Context()), ErrOnce)
+}
+
 // A paused node can be stopped, and started again.
 func TestStopResumesAPausedNode(t *testing.T) {
 	_, n := oneFake(t)

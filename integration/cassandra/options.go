@@ -30,6 +30,7 @@ type Options struct {
 	Release string // of Cassandra; default: that of the tests, 5.0.8
 	Heap    string // of each JVM; default "256m", enough for tests
 	FastJIT bool   // halves the CPU time of a start; for tests, never for benchmarks
+	Once    bool   // no node is started twice: so schema changes need not be flushed, which takes most of their time
 
 	Yaml       map[string]string // over our cassandra.yaml, in YAML syntax; an empty value takes a key out
 	Properties map[string]string // over our system properties; an empty value takes one out
