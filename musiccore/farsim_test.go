@@ -2,6 +2,8 @@ package musiccore
 
 import (
 	"errors"
+	"flag"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -32,6 +34,7 @@ type load struct {
 	ops     []Kind        // of a section
 	wait    time.Duration // of a LOCK; 0: its default
 	lwt     time.Duration // the duration of an LWT without the network's part
+	place   Place         // where the clients wait
 }
 
 // farSite is the proxy of a site. rtt is the round trip to the nearest other replica.
@@ -185,12 +188,14 @@ func (s *farSite) ask(do func(OpID) (Ticket, Effects)) (a Answer, ok bool) {
 	}
 }
 
-// to returns the round trip to another site.
+// to returns the round trip to another site. The first and the last are a third farther apart than the
+// first and the one between.
 func (s *farSite) to(other *farSite) time.Duration {
+	longest := max(s.rtt, other.rtt)
 	if s.n+other.n == 2 && s.n != 1 {
-		return 72 * time.Millisecond
+		return longest * 4 / 3
 	}
-	return max(s.rtt, other.rtt)
+	return longest
 }
 
 // visit does something at another site, and returns when its answer is here.
@@ -314,7 +319,7 @@ func (s *farSite) unlock(at *farSite, ref LockRef) (ok bool) {
 
 // section locks, does the operations and unlocks.
 func (s *farSite) section() bool {
-	q := Request{Wait: s.wait}
+	q := Request{Wait: s.wait, Place: s.place}
 	a, at, ok := s.lock(q)
 	for ok && a.Grant.State == StateQueued {
 		q.Ref = a.Grant.Ref
@@ -382,6 +387,61 @@ func TestFarSitesShareAKeyWithoutLWTs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// farLoads has TestFarLoads run.
+var farLoads = flag.Bool("far.loads", false, "measure sections a second in virtual time, with and without loans")
+
+// TestFarLoads measures, in virtual time, how many sections a second the clients of three proxies have of one
+// key, and how many LWTs a section takes: if they wait where the references are handed out, and if each
+// waits at its own proxy. Each number is the median of five runs.
+func TestFarLoads(t *testing.T) {
+	if !*farLoads {
+		t.Skip("a measurement: -far.loads")
+	}
+	const ms = time.Millisecond
+	far, near := []time.Duration{54 * ms, 24 * ms, 24 * ms}, []time.Duration{ms, ms, ms}
+	puts := func(n int) []Kind { return append([]Kind{Get}, slices.Repeat([]Kind{Put}, n)...) }
+	for _, tc := range []struct {
+		name string
+		rtts []time.Duration
+		load
+	}{
+		{"1 a site, 1 ms", near, load{clients: 1, ops: []Kind{Put}}},
+		{"3 a site, 1 ms", near, load{clients: 3, ops: []Kind{Put}}},
+		{"16 a site, 1 ms", near, load{clients: 16, ops: []Kind{Put}, lwt: 2 * ms}},
+		{"1 a site, far", far, load{clients: 1, ops: []Kind{Put}}},
+		{"3 a site, far", far, load{clients: 3, ops: []Kind{Put}}},
+		{"10 a site, far", far, load{clients: 10, ops: []Kind{Put}}},
+		{"3 a site, far, a get and 5 puts", far, load{clients: 3, ops: puts(5)}},
+		{"3 a site, far, a get and 20 puts", far, load{clients: 3, ops: puts(20)}},
+	} {
+		for _, place := range []Place{PlaceAny, PlaceHere} {
+			l := tc.load
+			l.wait, l.place = 5*time.Second, place
+			t.Logf("%-34s with loans %-5v  %s", tc.name, place == PlaceAny, farRate(t, l, tc.rtts))
+		}
+	}
+}
+
+// farRate returns the median of five runs over 20 s, after the first 8 s.
+func farRate(t *testing.T, l load, rtts []time.Duration) string {
+	t.Helper()
+	type rate struct{ sections, lwts int }
+	var rates []rate
+	for range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFar(t, l, rtts...)
+			settled := f.after(8 * time.Second)
+			done := f.after(20 * time.Second)
+			close(f.ended)
+			rates = append(rates, rate{done.sections[0] - settled.sections[0], done.lwts - settled.lwts})
+			time.Sleep(time.Minute) // until nothing is in flight
+		})
+	}
+	slices.SortFunc(rates, func(a, b rate) int { return a.sections - b.sections })
+	r := rates[len(rates)/2]
+	return fmt.Sprintf("%6.1f sections a second, %.2f LWTs each", float64(r.sections)/20, float64(r.lwts)/float64(max(r.sections, 1)))
 }
 
 // count is how much has been done so far: LWTs, and sections of all sites and of each.
