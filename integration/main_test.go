@@ -84,7 +84,7 @@ func newEnvironment() (*environment, error) {
 		return nil, err
 	}
 	w := &environment{runDir: runDir}
-	if w.node, err = startNode(runDir, "integration", "127.0.1.1", true); err != nil {
+	if w.node, err = startNode(runDir, "integration", "127.0.1.1", cassandra.Once()); err != nil {
 		return nil, err
 	}
 	w.closers = append(w.closers, w.node.Wipe)
@@ -100,9 +100,9 @@ func newEnvironment() (*environment, error) {
 // are full before the end, and the node does little but collect garbage.
 const sharedHeap = "768m"
 
-// startNode starts a cluster of one node with little memory and a quick start, perhaps only once, with transactions
+// startNode starts a cluster of one node with little memory, a quick start and these properties, with transactions
 // where the release has them.
-func startNode(runDir, name, address string, once bool) (*cassandra.Cluster, error) {
+func startNode(runDir, name, address string, properties map[string]string) (*cassandra.Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	yaml := map[string]string{}
@@ -111,14 +111,14 @@ func startNode(runDir, name, address string, once bool) (*cassandra.Cluster, err
 	}
 	return cassandra.Start(ctx, cassandra.Options{
 		Yaml: yaml,
-		Dir:  filepath.Join(runDir, name), RunDir: runDir, Release: *release, Nodes: 1, Heap: sharedHeap, FastJIT: true, Once: once,
+		Dir:  filepath.Join(runDir, name), RunDir: runDir, Release: *release, Nodes: 1, Heap: sharedHeap, FastJIT: true, Properties: properties,
 		Address: func(int) string { return address }, Log: os.Stderr,
 	})
 }
 
 // startDisposable starts the node that tests may kill and pause.
 func (w *environment) startDisposable() (*cassandra.Node, error) {
-	c, err := startNode(w.runDir, "integration-disposable", "127.0.4.1", false)
+	c, err := startNode(w.runDir, "integration-disposable", "127.0.4.1", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func startRightsFixture(t *testing.T) *rightsFixture {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	c, err := cassandra.Start(ctx, cassandra.Options{
-		Dir: filepath.Join(w.runDir, "integration-rights"), RunDir: w.runDir, Heap: "256m", FastJIT: true, Once: true,
+		Dir: filepath.Join(w.runDir, "integration-rights"), RunDir: w.runDir, Heap: "256m", FastJIT: true, Properties: cassandra.Once(),
 		Address: func(int) string { return "127.0.9.1" }, Log: os.Stderr,
 		Yaml: map[string]string{
 			"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer", "role_manager": "CassandraRoleManager",

@@ -187,9 +187,6 @@ func (l layout) properties() map[string]string {
 		"io.netty.allocator.useCacheForAllThreads":  "true",
 		"io.netty.allocator.maxOrder":               "11",
 	}
-	if l.o.Once {
-		all["cassandra.test.flush_local_schema_changes"] = "false"
-	}
 	if l.o.Faults {
 		maps.Copy(all, l.faultProperties())
 	}

@@ -123,13 +123,6 @@ func TestFastJIT(t *testing.T) {
 	}
 }
 
-// Schema changes are flushed, but by nodes that start once.
-func TestOnceFlushesNoSchema(t *testing.T) {
-	for _, once := range []bool{false, true} {
-		assert.Equal(t, once, slices.Contains(argsOf(t, Options{Dir: "d", Once: once}), "-Dcassandra.test.flush_local_schema_changes=false"))
-	}
-}
-
 // Options.Properties changes a system property, adds one, and takes one out.
 func TestPropertiesAreOverridden(t *testing.T) {
 	args := argsOf(t, Options{Dir: "d", Properties: map[string]string{"cassandra.ring_delay_ms": "5", "a": "b", "cassandra-foreground": ""}})

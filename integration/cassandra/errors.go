@@ -17,5 +17,5 @@ var ErrRunning = errors.New("running already")
 // ErrClosed says that the cluster was closed: its nodes will not start again.
 var ErrClosed = errors.New("cluster closed")
 
-// ErrOnce says that a node was to be started again that cannot be: it has forgotten its schema. See Options.Once.
+// ErrOnce says that a node was to be started again that cannot be: it has forgotten its schema. See Once.
 var ErrOnce = errors.New("its schema was not flushed")

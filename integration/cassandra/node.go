@@ -42,7 +42,7 @@ func (n *Node) PID() int {
 }
 
 // Start starts the node and returns when it answers CQL. Other nodes may need a moment more to see it: see
-// Cluster.Wait. A node that runs already gives ErrRunning, and one that has run ErrOnce with Options.Once. If the node did not
+// Cluster.Wait. A node that runs already gives ErrRunning, and one that has run ErrOnce with the properties Once. If the node did not
 // answer before ctx ended, it is left as it is.
 func (n *Node) Start(ctx context.Context) error {
 	if err := n.launch(); err != nil {
@@ -140,7 +140,7 @@ func (n *Node) launch() error {
 	if n.proc != nil && n.proc.alive() {
 		return fmt.Errorf("start node %d: %w", n.k, ErrRunning)
 	}
-	if n.proc != nil && n.o.Once {
+	if n.proc != nil && n.o.Properties[flushSchema] == "false" {
 		return fmt.Errorf("start node %d: %w", n.k, ErrOnce)
 	}
 	out, err := os.OpenFile(n.path("out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

@@ -34,7 +34,7 @@ func TestRestartIsAnotherProcess(t *testing.T) {
 // A node that starts once is not started again.
 func TestOnceIsOnce(t *testing.T) {
 	o := pretend(t, 1)
-	o.Once = true
+	o.Properties = Once()
 	c, err := startFakes(t.Context(), t, o, &fake{schema: "s"})
 	must(t, err)
 	assert.ErrorIs(t, c.Nodes()[0].Restart(t.Context()), ErrOnce)

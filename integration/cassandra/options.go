@@ -30,7 +30,6 @@ type Options struct {
 	Release string // of Cassandra; default: that of the tests, 5.0.8
 	Heap    string // of each JVM; default "256m", enough for tests
 	FastJIT bool   // halves the CPU time of a start; for tests, never for benchmarks
-	Once    bool   // no node is started twice: so schema changes need not be flushed, which takes most of their time
 
 	Yaml       map[string]string // over our cassandra.yaml, in YAML syntax; an empty value takes a key out
 	Properties map[string]string // over our system properties; an empty value takes one out
@@ -54,6 +53,14 @@ func Durable(yaml map[string]string) map[string]string {
 	yaml["commitlog_sync"], yaml["commitlog_sync_period"] = "batch", ""
 	return yaml
 }
+
+// flushSchema is the system property by which Cassandra flushes each schema change. A node that starts again knows only what was
+// flushed.
+const flushSchema = "cassandra.test.flush_local_schema_changes"
+
+// Once returns Options.Properties of nodes that are started only once: their schema changes are not flushed, which is most of what
+// these take.
+func Once() map[string]string { return map[string]string{flushSchema: "false"} }
 
 // Access says how a client logs in, if Yaml requires it.
 type Access struct {

@@ -143,7 +143,7 @@ func (b *bench) run(ctx context.Context, o options, start time.Time) ([]tried, e
 	}
 	if b.node && o.node {
 		cluster, err := cassandra.Start(ctx, cassandra.Options{
-			Dir: filepath.Join(b.root, ".run", "mutants"), Address: func(int) string { return "127.0.13.1" }, FastJIT: true, Once: true, Log: os.Stderr,
+			Dir: filepath.Join(b.root, ".run", "mutants"), Address: func(int) string { return "127.0.13.1" }, FastJIT: true, Properties: cassandra.Once(), Log: os.Stderr,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("start a Cassandra: %w", err)

@@ -32,7 +32,7 @@ func run(m *testing.M, dir, address string) int {
 		return m.Run()
 	}
 	cluster, err := cassandra.Start(context.Background(), cassandra.Options{
-		Dir: dir, Address: func(int) string { return address }, FastJIT: true, Once: true, Log: os.Stderr,
+		Dir: dir, Address: func(int) string { return address }, FastJIT: true, Properties: cassandra.Once(), Log: os.Stderr,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

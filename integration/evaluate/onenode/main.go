@@ -39,7 +39,7 @@ func run(ctx context.Context, words []string) (err error) {
 		return err
 	}
 	cluster, err := cassandra.Start(ctx, cassandra.Options{
-		Dir: filepath.Join(dir, "evaluate-onenode"), Address: func(int) string { return "127.0.30.1" }, FastJIT: true, Once: true, Log: os.Stderr,
+		Dir: filepath.Join(dir, "evaluate-onenode"), Address: func(int) string { return "127.0.30.1" }, FastJIT: true, Properties: cassandra.Once(), Log: os.Stderr,
 	})
 	if err != nil {
 		return err

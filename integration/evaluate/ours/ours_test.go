@@ -43,7 +43,7 @@ func serve() (end func(), err error) {
 		return func() {}, err
 	}
 	node, err := cassandra.Start(ctx, cassandra.Options{
-		Dir: filepath.Join(run, "evaluate-ours"), FastJIT: true, Once: true, Address: func(int) string { return theNode }, Log: os.Stderr,
+		Dir: filepath.Join(run, "evaluate-ours"), FastJIT: true, Properties: cassandra.Once(), Address: func(int) string { return theNode }, Log: os.Stderr,
 	})
 	if err != nil {
 		return func() {}, err

@@ -67,7 +67,7 @@ func (s *Stage) start(ctx context.Context, log io.Writer) error {
 		return err
 	}
 	s.node, err = cassandra.Start(ctx, cassandra.Options{
-		Dir: filepath.Join(run, "evaluate-service"), FastJIT: true, Once: true, Address: func(int) string { return theNode }, Log: log,
+		Dir: filepath.Join(run, "evaluate-service"), FastJIT: true, Properties: cassandra.Once(), Address: func(int) string { return theNode }, Log: log,
 	})
 	if err != nil {
 		return err
