@@ -199,7 +199,7 @@ func (p *proxy) ends(tk Ticket, o Outcome, tell func(v Verdict, at moment), then
 		return
 	}
 	s.metIf(tk.Loan == 0, checkedLater)
-	p.waits[tk.Op] = pendingAnswer{tk.Key, tk.Ref, s.now, func(a Answer) {
+	p.waits[tk.Op] = pendingAnswer{key: tk.Key, ref: tk.Ref, since: s.now, answer: func(a Answer) {
 		if tk.Loan != 0 {
 			at = p.lentAt
 		}

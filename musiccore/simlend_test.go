@@ -182,6 +182,9 @@ func (p *proxy) placeThere(x *chance, k Key, q Request, to SessionID, then func(
 			}
 			answer(a)
 		})
+		w := y.waits[op]
+		w.far = true
+		y.waits[op] = w
 		y.take(y.core.Lock(y.time(), op, k, q))
 	}, func(a Answer) {
 		p.s.metIf(errors.Is(a.Err, ErrNoBlock), notElsewhere)
@@ -198,6 +201,9 @@ func (p *proxy) placeThere(x *chance, k Key, q Request, to SessionID, then func(
 		if a.Err != nil {
 			p.place(x, k, again, then)
 			return
+		}
+		if a.Grant.State == StateLost {
+			p.s.check.lost(k, a.Grant.Ref)
 		}
 		then(to, a)
 	})

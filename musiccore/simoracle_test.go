@@ -210,14 +210,15 @@ func (c *checker) landing(k Key, m *mutation, i int) {
 
 // answer checks the answer to an operation: no client is told HELD for a reference that was not
 // granted.
-func (c *checker) answer(p *proxy, k Key, ref LockRef, a Answer) {
+func (c *checker) answer(p *proxy, w pendingAnswer, a Answer) {
+	k := w.key
 	if a.Ticket.OK() {
 		c.ticketed(p, a.Ticket)
 	}
 	switch {
 	case errors.Is(a.Err, ErrLost), a.Verdict == VerdictLost:
-		c.lost(k, ref)
-	case a.Grant.State == StateLost && ref == 0 && c.key(k).passed[a.Grant.Ref]: // its LOCK was answered at the borrower
+		c.lost(k, w.ref)
+	case a.Grant.State == StateLost && w.far: // told when the borrower hears of it, if it has not passed the lock on
 	case a.Grant.State == StateLost:
 		c.lost(k, a.Grant.Ref)
 	case a.Err == nil && a.Grant.State == StateHeld && c.key(k).lost[a.Grant.Ref] && !c.s.strict && !p.suspect():

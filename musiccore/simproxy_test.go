@@ -29,6 +29,7 @@ type pendingAnswer struct {
 	ref    LockRef // the operation's reference; 0: none
 	since  time.Duration
 	answer func(Answer)
+	far    bool // it is another proxy that tells the client
 }
 
 // How far clk() may be behind and ahead of the cluster's clock (docs/protocol.md 2.4, clk).
@@ -276,7 +277,7 @@ func (p *proxy) answer(a Answer) {
 		return
 	}
 	delete(p.waits, a.Op)
-	p.s.check.answer(p, w.key, w.ref, a)
+	p.s.check.answer(p, w, a)
 	if a.Ticket.OK() {
 		w.answer(a)
 		return
@@ -320,7 +321,7 @@ func (p *proxy) do(c Command) {
 
 func (p *proxy) op(k Key, r LockRef, answer func(Answer)) OpID {
 	p.lastOp++
-	p.waits[p.lastOp] = pendingAnswer{k, r, p.s.now, answer}
+	p.waits[p.lastOp] = pendingAnswer{key: k, ref: r, since: p.s.now, answer: answer}
 	return p.lastOp
 }
 
