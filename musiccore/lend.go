@@ -30,10 +30,11 @@ func (c *Core) Lend(now Now, op OpID, q LoanRequest) (Ticket, Effects) {
 }
 
 // canLend reports whether the term's operations can be lent: whatever kind they are, the lender need
-// not be asked before one of them.
+// not be asked before one of them. No put may be in flight: the borrower would not hear that its
+// outcome is unknown, and gets would go on (C9).
 func (k *key) canLend() bool {
 	t := k.term
-	return t.clean() && !t.broken && !k.isChecked() && !k.c.draining && !t.renewal.blocksPuts && t.window.seq+loanStamps < k.windowSize()-2
+	return t.clean() && t.ops.flight.puts == 0 && !t.broken && !k.isChecked() && !k.c.draining && !t.renewal.blocksPuts && t.window.seq+loanStamps < k.windowSize()-2
 }
 
 // recall asks for everything that is lent of the term. A client may come with its reference to another

@@ -281,3 +281,20 @@ func TestWhatIsNotLent(t *testing.T) {
 		require.Nil(t, tk.Lent)
 	}
 }
+
+// While a put is in flight nothing is lent: its outcome may be unknown, and what begins under a loan does
+// not wait for a Synch.
+func TestNothingIsLentBesideAPut(t *testing.T) {
+	p := lent(t)
+	put, _ := p.begin(p.ref, Put)
+	require.True(t, put.OK())
+	alone := p.lend()
+	require.True(t, alone.OK())
+	require.Nil(t, alone.Lent)
+	p.end(put, OutcomeUnknown)
+	p.end(alone, OutcomeAcked)
+	op := p.op()
+	tk, fx := p.core.Lend(p.time(), op, LoanRequest{Key: p.key(), Ref: p.ref, Kind: Get, To: p.borrower.session.ID()})
+	p.collect(fx)
+	require.False(t, tk.OK(), "it waits for a Synch")
+}

@@ -26,10 +26,8 @@ func (c *checker) told(p *proxy, tk Ticket, h moment) bool {
 	other := c.window(tk.Key, h.last).session != c.window(tk.Key, tk.Epoch).session
 	suspect := c.suspects(p, tk, h)
 	switch after := max(h.entered, h.opened); {
-	case c.s.wild && !c.s.strict && (after > tk.Ref || other || c.outlasted(tk)):
-		c.s.met(wildTold)
-		return false
-	case (after > tk.Ref || other) && suspect && !c.s.strict:
+	case (c.s.wild || suspect) && !c.s.strict && (after > tk.Ref || other || c.outlasted(tk)):
+		c.s.metIf(c.s.wild, wildTold)
 		return false
 	case h.entered > tk.Ref:
 		c.s.fail("I3: reference %d is told an outcome after %d has entered", tk.Ref, h.entered)
@@ -107,7 +105,8 @@ func (c *checker) over(k Key, v int) {
 }
 
 // getsAllowed returns what is known when a get begins. A put that ended after the get's ticket was
-// given may be ordered behind the get, although the client, far from the proxy, reads later.
+// given may be ordered behind the get, although the client, far from the proxy, reads later. still
+// says that no put is in flight now.
 func (c *checker) getsAllowed(tk Ticket, still bool) getting {
 	h := c.key(tk.Key)
 	kept := h.ended[:0]
@@ -123,7 +122,7 @@ func (c *checker) getsAllowed(tk Ticket, still bool) getting {
 			over = append(over, v)
 		}
 	}
-	return getting{max(h.acked, h.answered), over, h.issued[issueOf(tk)], h.puts, still}
+	return getting{max(h.acked, h.answered), over, h.issued[issueOf(tk)], h.puts, still && len(over) == len(kept)}
 }
 
 // answeredGet checks a get whose client is told a value: I4, E3, E4.
