@@ -149,7 +149,7 @@ func (k *key) blockAccepts(b *localBlock, e *entry) bool {
 	if b.closed || b.plain || b.next+LockRef(len(b.waiters)-b.numbered) > b.last {
 		return false
 	}
-	return k.term.idle(b) || !e.wait.noWait && !e.wait.atOnce && k.view.row.Guard <= b.last && len(k.piggyback.accepted) == 0
+	return k.term.idle(b) || !e.wait.noWait && !e.wait.atOnce && k.view.row.Guard <= b.last
 }
 
 // requeueWaiters removes the entries from the i-th on from a block, which takes no more entries:

@@ -34,7 +34,7 @@
 // From there: term.go, synch.go, stampread.go, renew.go and release.go for the life of a term;
 // once.go for a lock of one statement on a new key;
 // lock.go, entry.go, queue.go and enqueue.go for waiting references; block.go, handover.go,
-// piggyback.go and delegate.go for keys that many clients use; takeover.go, preempt.go and watch.go
+// piggyback.go for keys that many clients use; takeover.go, preempt.go and watch.go
 // for dead sessions; row.go, swap.go, lwt.go and view.go for the lock row.
 //
 // # The lock row

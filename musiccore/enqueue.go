@@ -9,19 +9,12 @@ import (
 // under way.
 func (k *key) enqueue(now Now) {
 	k.askElsewhere(now)
-	if len(k.queue.unnumbered) == 0 || k.releaseWillEnqueue(now) || k.holdsForOnce(now) || (k.piggyback.awaitsDelegated(now) && !k.queue.anyoneMustBeNumbered(now)) || k.waitsForLocalRead(now) {
+	if len(k.queue.unnumbered) == 0 || k.releaseWillEnqueue(now) || k.holdsForOnce(now) || k.waitsForLocalRead(now) {
 		return
 	}
 	r := k.view.enqueuesFrom()
-	delegate := k.mayDelegate(now)
 	entries, b := k.takeUnnumbered(now, r == nil || r.Empty())
 	if len(entries) == 0 {
-		return
-	}
-	if delegate {
-		k.queue.unnumbered = entries
-		k.piggyback.refusals = 0
-		k.delegateEnqueue(now, b)
 		return
 	}
 	k.queue.once = once{}
@@ -95,17 +88,13 @@ func (k *key) claimedByOthers() bool {
 			return true
 		}
 	}
-	return len(k.piggyback.accepted) > 0 || (k.view.state == rowPresent && k.view.row.remoteFrom(k.view.row.Head, k.c.self.id))
+	return k.view.state == rowPresent && k.view.row.remoteFrom(k.view.row.Head, k.c.self.id)
 }
 
 // remoteFrom reports whether another session than this one has a reference from first on.
 func (r Row) remoteFrom(first LockRef, self SessionID) bool {
 	return slices.ContainsFunc(r.Queue, func(b Block) bool { return b.Last() >= first && b.Session != self })
 }
-
-// anyoneMustBeNumbered reports whether an unnumbered entry cannot wait until other sessions enqueue
-// it.
-func (q *queue) anyoneMustBeNumbered(now Now) bool { return anyMustBeNumbered(now, q.unnumbered) }
 
 // anyMustBeNumbered reports whether one of the entries must be numbered now.
 func anyMustBeNumbered(now Now, entries []*entry) bool {

@@ -150,3 +150,32 @@ func TestC5BeatsCountUpWhateverTheClockShows(t *testing.T) {
 	two, _ := s.Beat(back)
 	require.Greater(t, two, one, "beat %d after beat", two)
 }
+
+// A replica may show a head for good that its queue no longer has. A proxy that reads this replica must
+// still find out that the head is an orphan, also if its clients only use NOWAIT.
+func TestNoWaitWhereOneReplicaDoesNotShowTheHolder(t *testing.T) {
+	h := newHarness(t)
+	whole := Row{Guard: 5, Head: 4, Queue: []Block{block(4, 1, 1, 77), block(5, 1, 2, 1)}, Epoch: 50}
+	torn := whole
+	torn.Head, torn.Epoch = 2, 40
+	h.lock(Request{NoWait: true})
+	for range 100 {
+		for len(h.open) > 0 {
+			c := h.open[0]
+			h.open = h.open[1:]
+			switch a := c.Action.(type) {
+			case ReadRow:
+				row := torn
+				if a.Quorum {
+					row = whole
+				}
+				h.reply(c.ID, sees(row))
+			case Apply:
+				require.EqualValues(t, 5, a.Swap.Set.Row.Head, "the orphan is passed over")
+				return
+			}
+		}
+		h.advance(50 * time.Millisecond)
+	}
+	require.Fail(t, "nobody found out")
+}

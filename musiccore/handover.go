@@ -22,7 +22,7 @@ func (k *key) handOver(now Now) {
 		return
 	}
 	b := t.block
-	b.closed = b.closed || k.view.row.Guard > b.last || len(k.piggyback.accepted) > 0
+	b.closed = b.closed || k.view.row.Guard > b.last
 	if !t.drained(k.c.opts.SettleTries) || !t.canHandOver() {
 		return
 	}

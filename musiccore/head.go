@@ -28,6 +28,16 @@ func (k *key) orphanedHead() bool {
 	return ok && s == k.c.self.id && !k.view.isHead(k.queue.first())
 }
 
+// unknownHead reports whether the registers of the row are of such different ages that it does not show
+// whose the head is. One replica may show such a row for ever.
+func (k *key) unknownHead() bool {
+	if k.view.state != rowPresent || k.term != nil || k.view.row.Empty() {
+		return false
+	}
+	_, _, known := k.view.row.Holder()
+	return !known
+}
+
 // remoteHead returns the session of the head if it is another one.
 func (k *key) remoteHead() (SessionID, bool) {
 	if k.view.state != rowPresent || k.term != nil {
@@ -46,13 +56,13 @@ func (k *key) remoteHeadID() SessionID {
 // headAwaited reports whether this proxy waits for the head to move on. An abandoned reference
 // counts: only this proxy can release it in its turn.
 func (k *key) headAwaited(now Now) bool {
-	return len(k.queue.numbered) > 0 || now.Boot < k.headWatch.until || k.piggyback.delegated.pending()
+	return len(k.queue.numbered) > 0 || now.Boot < k.headWatch.until
 }
 
 // watchHead follows the head for a while, although no reference waits here: if it is of a dead
 // session, or an orphan, some proxy must find out. It is for clients that only use NOWAIT.
 func (k *key) watchHead(now Now) {
-	if x, foreign := k.remoteHead(); foreign || k.orphanedHead() {
+	if x, foreign := k.remoteHead(); foreign || k.orphanedHead() || k.unknownHead() {
 		k.headWatch.until = now.Boot + 2*k.c.deadAfter(x)
 	}
 }

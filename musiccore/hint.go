@@ -10,7 +10,7 @@ const (
 	HintYourTurn  HintKind = iota + 1 // the receiver has the head
 	HintWaiting                       // a reference waits behind the head of the receiver
 	HintReleasing                     // the Release that makes the receiver's reference the head is under way
-	HintPiggyback                     // the receiver is to enqueue Block with its Release
+	_                                 // asked for an enqueue, by releases before this one
 	HintRecall                        // the receiver is to give back what it has borrowed of reference Last
 )
 
@@ -28,14 +28,11 @@ type Hint struct {
 	Key  Key
 	To   SessionID
 	Kind HintKind
-
-	Block Block   // for HintPiggyback: the block to enqueue
-	Last  LockRef // for HintPiggyback: the last reference whose Release may enqueue it; for HintRecall: which
+	Last LockRef // for HintRecall
 }
 
-// Hear takes a hint of another proxy. It ignores a hint for another session, HintYourTurn and
-// HintReleasing for a key that nobody waits for here, and HintPiggyback for a key that nobody has
-// or waits for here.
+// Hear takes a hint of another proxy. It ignores a hint for another session or of an unknown kind, and
+// HintYourTurn and HintReleasing for a key that nobody waits for here.
 func (c *Core) Hear(now Now, hint Hint) Effects {
 	if !c.checkSession(now) || hint.To != c.self.id {
 		return c.takeEffects()
@@ -51,9 +48,6 @@ func (c *Core) Hear(now Now, hint Hint) Effects {
 	case hint.Kind == HintReleasing && k != nil && k.term == nil:
 		k.view.releaseExpected, k.lastHolder.ended = now.Boot+releasingFor, now.Boot
 		k.view.read.next = 0
-		k.step(now)
-	case hint.Kind == HintPiggyback && k != nil && len(k.queue.numbered) > 0 && hint.Block.Session != c.self.id:
-		k.piggyback.accept(hint, now.Boot+k.c.opts.delegationTimeout())
 		k.step(now)
 	}
 	return c.takeEffects()

@@ -51,11 +51,8 @@ func (k *key) step(now Now) {
 		k.turnAway(now)
 	}
 
-	// What is known by now: references that the head has passed, blocks that others have enqueued.
+	// What is known by now: references that the head has passed.
 	k.dropPassed(now)
-	k.piggyback.expire(now)
-	k.delegateSlowEnqueue(now)
-	k.collectDelegated(now)
 
 	// Who may hold: the head, and then one reference of its block after another.
 	k.enterTerm(now)
@@ -157,13 +154,11 @@ func (k *key) nextWake(now Now) time.Duration {
 	if k.view.read.cmd != 0 {
 		at = sooner(now.Boot, at, k.view.read.began+localReadTimeout)
 	}
-	at = sooner(now.Boot, at, k.piggyback.delegated.until)
 	if k.stampRead.cmd != 0 {
 		at = sooner(now.Boot, at, k.stampRead.until(k.c.opts))
 	}
 	if k.lwt != nil {
 		at = sooner(now.Boot, at, k.lwt.sendAfter)
-		at = sooner(now.Boot, at, k.lwt.firstSent+k.c.opts.Retain)
 	}
 	for _, q := range k.queries {
 		at = sooner(now.Boot, at, q.until)

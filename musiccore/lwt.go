@@ -103,18 +103,6 @@ func (k *key) lwtReplied(now Now, r Result) {
 	}
 }
 
-// enqueued returns the block that an applied LWT has enqueued, or that another session's LWT has
-// enqueued in its place.
-func (r Row) enqueued(l *lwt, self SessionID) Block {
-	if !l.swap.Set.Q {
-		return Block{}
-	}
-	if b, ok := r.Find(self, l.req); ok {
-		return b
-	}
-	return l.swap.Set.Row.newestBlock()
-}
-
 // newestBlock returns the last block of the queue: the one that an Enqueue adds.
 func (r Row) newestBlock() Block { return r.Queue[len(r.Queue)-1] }
 
@@ -140,7 +128,6 @@ func (k *key) resolveRefused(now Now, id CommandID, r *Row) {
 		k.lwtApplied(now)
 	case l.purpose == purposeEnqueue, l.purpose == purposeDissolve:
 		k.dropLWT()
-		k.piggyback.refusals++
 	case r.Epoch == l.swap.If.Epoch:
 		// Somebody else has enqueued; the term is as it was.
 		k.dropLWT()
@@ -200,11 +187,6 @@ func (k *key) lwtApplied(now Now) {
 	k.lwt = nil
 	k.view.read.empty, k.view.read.next = 0, 0
 	switch l.purpose {
-	case purposeEnqueue:
-		k.piggyback.refusals = 0
-		if k.piggyback.delegated.block.Req == l.req {
-			k.piggyback.delegated = delegatedEnqueue{}
-		}
 	case purposeRelease:
 		if k.term != nil {
 			k.termReleased(now, l.swap.Set.Row.Head)
@@ -219,13 +201,13 @@ func (k *key) lwtApplied(now Now) {
 		k.lastHolder.died = true
 		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, Kind: NotePreempted, Ref: l.swap.Set.Row.Head - 1})
 	}
-	switch b := k.view.row.enqueued(l, k.c.self.id); {
+	switch queue := l.swap.Set.Row; {
 	case l.blockFrom != 0:
-		k.blockMade(now, l, b)
+		k.blockMade(now, l, queue.newestBlock())
 	case l.once:
-		k.onceEnqueued(l, b)
+		k.onceEnqueued(l, queue.newestBlock())
 	case len(l.entries) > 0:
-		k.assignRefs(now, l.entries, b)
+		k.assignRefs(now, l.entries, queue.newestBlock())
 	}
 	if l.swap.Set.T {
 		k.sendYourTurn()

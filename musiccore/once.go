@@ -74,7 +74,7 @@ func (k *key) onceEnqueued(l *lwt, b Block) {
 func (k *key) holdsForOnce(now Now) bool {
 	rival := now.Boot < k.queue.enqueueAt && k.view.row.Empty()
 	waits := rival || k.queue.once.entry != nil || k.term.released()
-	return waits && !k.queue.anyoneMustBeNumbered(now)
+	return waits && !anyMustBeNumbered(now, k.queue.unnumbered)
 }
 
 // waitForRival has the next Enqueue wait after another proxy has made the lock row first: if that was

@@ -5,67 +5,31 @@ import (
 	"time"
 )
 
-// The LWT that releases a key also enqueues all clients that wait for a reference of it: those of
-// its own proxy, and those of others that have asked for it (delegate.go). So when several proxies
-// want a key, only Releases change the row. Otherwise a distant proxy, whose LWTs take longer, could
-// lose against near ones again and again.
+// The LWT that releases a key also enqueues all clients of its proxy that wait for a reference.
 
-const (
-	// returnWithin is how soon after its UNLOCK a client that comes back sends the next LOCK.
-	returnWithin = 5 * time.Millisecond
-	// delegateAfter is how many Enqueues in a row are refused before other sessions are asked to
-	// enqueue.
-	delegateAfter = 2
-	// maxPiggybacked bounds the sessions whose blocks a Release enqueues.
-	maxPiggybacked = 64
-)
+// returnWithin is how soon after its UNLOCK a client that comes back sends the next LOCK.
+const returnWithin = 5 * time.Millisecond
 
-// piggyback is what a key knows about clients that come back, and about enqueues that Releases carry.
+// piggyback is what a key knows about clients that come back.
 type piggyback struct {
-	releaseSent   time.Duration        // when the last Release was sent
-	clientReturns bool                 // a client came back right after it, or would have
-	refusals      int                  // how many Enqueues in a row were refused
-	delegated     delegatedEnqueue     // of this session
-	accepted      []piggybackedEnqueue // of other sessions, for the next Release here to enqueue
+	releaseSent   time.Duration // when the last Release was sent
+	clientReturns bool          // a client came back right after it, or would have
 }
 
-// piggybackedEnqueue is a block that another session asks this one to enqueue, with the Release of
-// a term that ends at reference last or before. After until, that session enqueues in another way.
-type piggybackedEnqueue struct {
-	block Block
-	last  LockRef
-	until time.Duration
-}
-
-// piggybackEnqueues adds to a Release the Enqueue of all clients that wait for one: other sessions'
-// blocks first, then the unnumbered entries here. Its condition names the queue as known here, so
-// no block is enqueued twice. A block that was delegated only to an earlier Release is left out:
-// its session may have given it up, and nobody would know its references (H3).
+// piggybackEnqueues adds to a Release the Enqueue of all clients that wait for one here. Its condition
+// names the queue as known here, so no block is enqueued twice.
 func (k *key) piggybackEnqueues(now Now, l *lwt) {
 	row := k.view.row
-	var all []Block
-	for _, r := range k.piggyback.accepted {
-		if _, there := row.Find(r.block.Session, r.block.Req); !there && k.term.lastRef <= r.last {
-			all = append(all, r.block)
-		}
-	}
-	entries, own := k.takeUnnumbered(now, row.Guard == k.term.lastRef && len(all) == 0)
-	k.piggyback.accepted = nil
-	joins := k.makesBlock(len(entries), len(all))
+	entries, b := k.takeUnnumbered(now, row.Guard == k.term.lastRef)
+	joins := k.makesBlock(len(entries))
 	if joins {
-		own, l.blockFrom = k.blockFor(own), k.term.lastRef+1
+		b, l.blockFrom = k.blockFor(b), k.term.lastRef+1
 	}
-	if joins || len(entries) > 0 {
-		l.entries, l.req = entries, own.Req
-		all = append(all, own)
-	}
-	if len(all) == 0 {
+	if !joins && len(entries) == 0 {
 		return
 	}
-	queue := Enqueue(&row, all[0], k.table.closed, now.Clk)
-	for _, b := range all[1:] {
-		queue = queue.append(b)
-	}
+	l.entries, l.req = entries, b.Req
+	queue := Enqueue(&row, b, k.table.closed, now.Clk)
 	if joins {
 		queue.Set.Row.Queue = queue.Set.Row.withOwnBlock(l.blockFrom, k.c.self.id)
 	}
@@ -74,9 +38,8 @@ func (k *key) piggybackEnqueues(now Now, l *lwt) {
 
 // makesBlock reports whether a Release makes one block of this session's references that come next:
 // sections were short before the last one, and some entries wait with references of their own,
-// which would cost an LWT each. asking is how many entries the Release enqueues here, others how
-// many blocks of other sessions are ahead of them.
-func (k *key) makesBlock(asking, others int) bool {
+// which would cost an LWT each. asking is how many entries the Release enqueues.
+func (k *key) makesBlock(asking int) bool {
 	if k.c.opts.Retain == 0 || k.blocks.longSections > 1 || k.term.broken || k.c.draining {
 		return false
 	}
@@ -92,7 +55,7 @@ func (k *key) makesBlock(asking, others int) bool {
 			waits++
 		}
 	}
-	if asking == 0 && (others > 0 || end < k.view.row.Guard) {
+	if asking == 0 && end < k.view.row.Guard {
 		return waits > 2 // the new references are behind other sessions, and cost an LWT, too
 	}
 	return waits > 0 && waits+asking > 1
@@ -134,25 +97,5 @@ func (k *key) awaitsReturn(now Now) bool {
 
 // remoteBehind reports whether other sessions are known to wait behind the term.
 func (k *key) remoteBehind() bool {
-	return len(k.piggyback.accepted) > 0 || k.view.row.remoteFrom(k.term.lastRef+1, k.c.self.id)
-}
-
-// accept takes a block that another session asks to have enqueued, at most one of each session.
-// Hints may overtake each other.
-func (p *piggyback) accept(hint Hint, until time.Duration) {
-	b, last := hint.Block, hint.Last
-	p.accepted = slices.DeleteFunc(p.accepted, func(old piggybackedEnqueue) bool {
-		if old.block == b {
-			last = max(last, old.last)
-		}
-		return old.block.Session == b.Session
-	})
-	if b.N > 0 && b.N <= maxBlock && len(p.accepted) < maxPiggybacked {
-		p.accepted = append(p.accepted, piggybackedEnqueue{b, last, until})
-	}
-}
-
-// expire drops accepted blocks whose sessions have enqueued them in another way by now.
-func (p *piggyback) expire(now Now) {
-	p.accepted = slices.DeleteFunc(p.accepted, func(r piggybackedEnqueue) bool { return now.Boot >= r.until })
+	return k.view.row.remoteFrom(k.term.lastRef+1, k.c.self.id)
 }

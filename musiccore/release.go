@@ -64,7 +64,7 @@ func (t *term) drained(tries int) bool {
 // and unfenced only if none of a term can (I7, C6, C7, C17).
 func (k *key) release(now Now) {
 	t := k.term
-	if len(k.queue.unnumbered)+len(k.piggyback.accepted) > 0 && !t.noPiggyback && k.waitsForLocalRead(now) {
+	if len(k.queue.unnumbered) > 0 && !t.noPiggyback && k.waitsForLocalRead(now) {
 		return
 	}
 	dirty := t.unsettled || (t.dirty && !t.synced) || t.broken

@@ -175,3 +175,14 @@ func TestI12FarEpochAlarms(t *testing.T) {
 	require.Len(t, h.alarms, 1)
 	require.Equal(t, "I12", h.alarms[0].Rule, "%+v", h.alarms)
 }
+
+// behindOthers returns a harness that reserves blocks, and knows a key that session 9 holds, with
+// 8 behind it.
+func behindOthers(t *testing.T) (*harness, *fakeStore) {
+	t.Helper()
+	h, s := heldByOther(t, theirs())
+	h.opts.Retain = 200 * time.Millisecond
+	h.core.opts.Retain = h.opts.Retain
+	s.beat[session(9)], s.beat[session(8)] = 1, 1
+	return h, s
+}

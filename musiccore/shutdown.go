@@ -137,7 +137,6 @@ func (k *key) bury(now Now, err error) {
 		e.answerError(Grant{}, err)
 		e.lose()
 	}
-	k.piggyback.delegated = delegatedEnqueue{}
 	pending := k.queue.unnumbered
 	if k.lwt != nil {
 		pending = append(pending[:len(pending):len(pending)], k.lwt.entries...)

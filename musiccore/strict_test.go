@@ -303,3 +303,20 @@ func TestLeaseModeCostsNothing(t *testing.T) {
 	})
 	require.Zero(t, n, "allocations an operation")
 }
+
+// untilApply answers all commands but an LWT.
+func untilApply(h *harness, s *fakeStore) (CommandID, Apply) {
+	h.t.Helper()
+	for range 10 {
+		all := h.open
+		h.open = nil
+		for _, c := range all {
+			if a, ok := c.Action.(Apply); ok {
+				return c.ID, a
+			}
+			h.reply(c.ID, s.do(c.Action))
+		}
+	}
+	require.Fail(h.t, "no LWT")
+	return 0, Apply{}
+}

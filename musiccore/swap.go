@@ -1,7 +1,5 @@
 package musiccore
 
-import "slices"
-
 // Condition is what an LWT compares. It determines which registers the LWT writes; Set repeats that
 // for readers.
 type Condition uint8
@@ -102,15 +100,6 @@ func combine(q, t Swap) Swap {
 	row := t.Set.Row
 	row.Guard, row.Queue = q.Set.Row.Guard, q.Set.Row.Queue
 	return Swap{If{What: IfGuardEpoch, Guard: q.If.Guard, Epoch: t.If.Epoch}, Set{Q: true, T: true, Row: row}}
-}
-
-// append returns the Enqueue behind others with one more block.
-func (s Swap) append(b Block) Swap {
-	row := &s.Set.Row
-	b.First = row.Guard + 1
-	row.Guard += LockRef(b.N)
-	row.Queue = append(slices.Clip(row.Queue), b)
-	return s
 }
 
 // termSwap has the shape of every change of a term: IF base = <the epoch read> (C1, C3, C4).

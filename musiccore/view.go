@@ -161,16 +161,16 @@ func (k *key) needsSerial(now Now) bool {
 
 // needsQuorum reports whether a decision must not depend on one replica.
 func (k *key) needsQuorum(now Now) bool {
-	if slices.ContainsFunc(k.queries, query.needsRow) || (k.term != nil && len(k.term.ops.checks) > 0) || (k.lwt != nil && k.lwt.refused != 0) || k.piggyback.delegated.after != 0 {
+	if slices.ContainsFunc(k.queries, query.needsRow) || (k.term != nil && len(k.term.ops.checks) > 0) || (k.lwt != nil && k.lwt.refused != 0) {
 		return true
 	}
 	v := &k.view
 	if v.state != rowPresent || v.row.Empty() || k.term != nil || k.lwt.changesTerm() || !k.headAwaited(now) {
 		return false
 	}
-	_, session, known := v.row.Holder()
+	_, session, _ := v.row.Holder()
 	switch {
-	case !known:
+	case k.unknownHead():
 		return true
 	case v.quorumEpoch == v.row.Epoch:
 		return false
@@ -196,8 +196,6 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 		v.read.next, v.read.empty = 0, 1
 	case now.Boot < v.releaseExpected:
 		v.read.next = now.Boot + releasingPollEvery
-	case k.piggyback.awaitsDelegated(now):
-		v.read.next = now.Boot + backoff(0)
 	default:
 		v.read.next = now.Boot + backoff(v.read.empty)
 		v.read.empty++
@@ -216,7 +214,6 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 		k.headWatch.told = SessionID{} // the hint may have been lost, or have found an orphan
 	}
 	k.resolveRefused(now, id, r.Row)
-	k.piggyback.dropDelegated(id, r.Row, k.c.self.id)
 	k.answerQueries(now, id)
 	k.answerChecks(id, r.Row)
 }
@@ -279,7 +276,6 @@ func (k *key) forgetRow(now Now) {
 	for _, e := range k.queue.numbered {
 		e.lose()
 	}
-	k.piggyback.delegated = delegatedEnqueue{}
 	k.endUnfenced()
 	k.queue.numbered, k.view = nil, view{state: rowAbsent, read: rowRead{cmd: k.view.read.cmd, quorum: true, serial: k.view.read.serial}}
 	if k.lwt != nil && k.lwt.swap.If.What != IfAbsent {

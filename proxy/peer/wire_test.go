@@ -49,8 +49,7 @@ func TestTicketsTravelWhole(t *testing.T) {
 // Every field of a hint travels.
 func TestHintsTravelWhole(t *testing.T) {
 	sent := musiccore.Hint{
-		Key: testKey("x"), To: musiccore.SessionID{9}, Kind: musiccore.HintPiggyback, Last: 7,
-		Block: musiccore.Block{First: 6, N: 5, Session: musiccore.SessionID{4}, Req: 3, Retained: true},
+		Key: testKey("x"), To: musiccore.SessionID{9}, Kind: musiccore.HintRecall, Last: 7,
 	}
 	for i, v := 0, reflect.ValueOf(sent); i < v.NumField(); i++ {
 		require.False(t, v.Field(i).IsZero(), v.Type().Field(i).Name)
