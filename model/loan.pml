@@ -177,6 +177,11 @@ active proctype borrower() {
 #else
 #define IDLE (!out && !own)
 #endif
+#ifdef BESIDEPUT                /* it lends while a put is in flight there */
+#define MAYLEND (!out)
+#else
+#define MAYLEND IDLE
+#endif
 #ifdef LATE                     /* a return of an earlier loan is taken for that of a later one */
 #define OF(n) 1
 #else
@@ -196,7 +201,7 @@ active proctype lender() {
 	byte i;
 	do
 	:: d_step {
-		asked != NOBODY && !loan && IDLE && !unsettled && ALIVE && !left && holder == 1 ->
+		asked != NOBODY && !loan && MAYLEND && !unsettled && ALIVE && !left && holder == 1 ->
 		out = 1; number++; lentAt = now;
 		loan = number; loanRef = holder; loanStamp = seq + 1; loanRun = RUN; hasRun = RUN;
 #ifdef SESSIONFORGOTTEN

@@ -158,6 +158,7 @@ func loanFaults() []run {
 		{"loan-beyond-session", "the lent time is longer than what is left of the lender's lease", loan, "-DSESSIONFORGOTTEN", "order", smallScope},
 		{"loan-unknown-told", "a put of unknown outcome under a loan is given back as known", loan, "-DUNKNOWNTOLD", "latest_state", smallScope},
 		{"loan-stamps-kept", "the lender uses stamps that it has lent", loan, "-DSTAMPSKEPT", "latest_state", smallScope},
+		{"loan-beside-put", "a loan is lent while a put is in flight at the lender", loan, "-DBESIDEPUT", "exclusivity", smallScope},
 		{"loan-late", "the return of a loan is taken for that of the next one", loan, "-DLATE -DLOANS=2 -DALONE", "latest_state", smallScope},
 		{"run-in-flight", "the lock is passed on with a put in flight", loan, "-DINFLIGHT", "exclusivity", smallScope},
 		{"run-kept", "the references of a run outlive a loan that did not come back", loan, "-DRUNKEPT", "order", smallScope},
