@@ -105,8 +105,8 @@ variants: ## find each known-bad variant of the lock protocol, and write docs/va
 mutants: ## break MUTANTS (320, or all) places of the product, those of SEED (1) or of the files ONLY, and write what no test finds to docs/mutants.md
 	$(GO) run ./integration/mutants -seed $(or $(SEED),1) -n $(if $(ONLY),0,$(patsubst all,0,$(MUTANTS))) $(if $(ONLY),-only $(ONLY))
 
-chaos: ## real nodes and proxies in an emulated network, under faults for CHAOS (10m); SEED=n repeats a choice of them
-	$(GO) test ./integration/chaos -run '^TestNothing' -count=1 -v -timeout 0 -chaos.for=$(CHAOS) $(if $(SEED),-chaos.seed=$(SEED))
+chaos: ## real nodes and proxies in an emulated network, under faults for CHAOS (10m), all or those that match FAULTS; SEED=n repeats a choice of them
+	$(GO) test ./integration/chaos -run '^TestNothing' -count=1 -v -timeout 0 -chaos.for=$(CHAOS) $(if $(SEED),-chaos.seed=$(SEED)) $(if $(FAULTS),-chaos.only='$(FAULTS)')
 
 histories: ## HISTORIES (100000) histories of conditional writes of one client compared with Cassandra's, and SHARED (10000) of several linearizable, from seed FIRST on
 	$(GO) test ./integration -run '^TestHistories' -count=1 -v -timeout 0 -histories=$(or $(HISTORIES),100000) -histories.shared=$(or $(SHARED),10000) -histories.first=$(FIRST) -histories.workers=24

@@ -216,6 +216,7 @@ func (s *shard) borrower(p refKey) (musiccore.Now, musiccore.SessionID) {
 // take takes a loan. It is called with the mutex held.
 func (s *shard) take(sent musiccore.Now, t musiccore.Ticket) {
 	now := s.now()
+	s.metrics.loans.Inc()
 	s.carryOut(now, s.core.Borrow(now, sent, t))
 }
 

@@ -16,6 +16,7 @@ type lockMetrics struct {
 	tables       tableMetrics
 	preemptions  prometheus.Counter
 	takeovers    prometheus.Counter
+	loans        prometheus.Counter
 	synchronises prometheus.Counter
 	fencedOff    prometheus.Counter
 	alarms       prometheus.Counter
@@ -36,12 +37,13 @@ func newLockMetrics(r prometheus.Registerer, critical *criticalTables, named []c
 		tables:       newTableMetrics(r, critical, named),
 		preemptions:  counter("music_preemptions_total", "Holders of dead sessions that were passed over."),
 		takeovers:    counter("music_takeovers_total", "Locks of dead sessions whose client went on here."),
+		loans:        counter("music_loans_total", "Loans that this proxy took from others, under which its clients' operations ask nobody."),
 		synchronises: counter("music_synchronises_total", "Keys that were synchronised."),
 		fencedOff:    counter("music_fenced_off_total", "Operations under a lock that was lost: corruptions prevented."),
 		alarms:       counter("music_alarms_total", "Broken invariants, each of them an error in the log."),
 		commands:     newCommandMetrics(r),
 	}
-	r.MustRegister(m.preemptions, m.takeovers, m.synchronises, m.fencedOff, m.alarms)
+	r.MustRegister(m.preemptions, m.takeovers, m.loans, m.synchronises, m.fencedOff, m.alarms)
 	return m
 }
 

@@ -8,17 +8,21 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var (
 	span    = flag.Duration("chaos.for", 30*time.Second, "how long faults strike")
 	seed    = flag.Uint64("chaos.seed", 0, "which faults, in which order; 0: another each time")
+	only    = flag.String("chaos.only", "", "the faults whose names match this expression")
 	clients = flag.Int("chaos.clients", 12, "applications that use locks")
 )
 
@@ -53,8 +57,8 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	for _, c := range all {
 		grants += c.grants
 	}
-	t.Logf("%d grants, %d operations acknowledged, %d refused, %d of unknown outcome; faults that struck: %v",
-		grants, h.count(done), h.count(refused), h.count(unknown), struck)
+	t.Logf("%d grants, %d operations acknowledged, %d refused, %d of unknown outcome; faults that struck: %v; loans taken by each proxy: %v",
+		grants, h.count(done), h.count(refused), h.count(unknown), struck, w.loans(t))
 	for _, fault := range h.check() {
 		assert.Fail(t, "a fault", "%v", fault)
 	}
@@ -73,8 +77,12 @@ func (w *world) disturb(ctx context.Context, t *testing.T) map[string]int {
 	t.Helper()
 	random := rand.New(rand.NewPCG(*seed, 1<<40))
 	struck := map[string]int{}
+	chosen, err := regexp.Compile(*only)
+	must(t, err)
+	all := slices.DeleteFunc(faults(), func(f fault) bool { return !chosen.MatchString(f.name) })
+	require.NotEmpty(t, all, "no fault matches %s", *only)
 	for rest(ctx, 2*time.Second); ctx.Err() == nil; rest(ctx, time.Second) {
-		f, site, span := draw(random, faults())
+		f, site, span := draw(random, all)
 		n, err := f.strike(ctx, w, site, span)
 		assert.True(t, err == nil || ctx.Err() != nil, "%s at site %d: %v", f.name, site, err)
 		struck[f.name] += n

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,6 +128,9 @@ type proxy struct {
 
 func (p *proxy) host() string { return p.world.network.Address(p.site, 2) }
 
+// metrics returns where the process serves its metrics.
+func (p *proxy) metrics() string { return p.host() + ":9044" }
+
 // log returns the path of the process's log.
 func (p *proxy) log() string { return filepath.Join(p.world.dir, fmt.Sprintf("proxy%d.log", p.site)) }
 
@@ -137,7 +142,7 @@ func (p *proxy) start(ctx context.Context) error {
 	}
 	defer func() { _ = log.Close() }() // the child has its own
 	cmd := exec.Command("ip", "netns", "exec", p.world.network.Namespace(p.site), p.world.binary, "proxy",
-		"--contact-points", p.world.network.Address(p.site, 1), "--listen", p.host()+":9042", "--metrics-listen", "",
+		"--contact-points", p.world.network.Address(p.site, 1), "--listen", p.host()+":9042", "--metrics-listen", p.metrics(),
 		"--session-lease", p.world.plan.lease.String(),
 		"--peer-listen", p.host()+":9043", "--peer-secret-file", filepath.Join(p.world.dir, "secret"))
 	if w := p.world.plan.maxWait; w != 0 {
@@ -258,4 +263,19 @@ func asked(t *testing.T, node *gocql.Session, site string) (n int64) {
 	}
 	must(t, all.Close())
 	return n
+}
+
+// loans returns how many loans each proxy has taken since it was started.
+func (w *world) loans(t *testing.T) (all []string) {
+	t.Helper()
+	for _, p := range w.proxies {
+		answer, err := http.Get("http://" + p.metrics() + "/metrics")
+		must(t, err)
+		text, err := io.ReadAll(answer.Body)
+		must(t, errors.Join(err, answer.Body.Close()))
+		_, rest, _ := strings.Cut(string(text), "\nmusic_loans_total ")
+		n, _, _ := strings.Cut(rest, "\n")
+		all = append(all, n)
+	}
+	return all
 }
