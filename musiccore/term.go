@@ -81,7 +81,7 @@ func (k *key) ready(kind Kind) bool {
 // begin is Begin of docs/protocol.md 3.6 (paper §IV, criticalPut and criticalGet).
 func (k *key) begin(now Now, b waitingOp, r LockRef) Ticket {
 	t := k.term
-	if t == nil || t.holder.ref != r || !t.open {
+	if t == nil || t.holder.ref != r {
 		k.beginWithoutTerm(now, b, r)
 		return Ticket{}
 	}
