@@ -414,6 +414,7 @@ func TestFarLoads(t *testing.T) {
 		{"3 a site, far", far, load{clients: 3, ops: []Kind{Put}}},
 		{"10 a site, far", far, load{clients: 10, ops: []Kind{Put}}},
 		{"3 a site, far, a get and 5 puts", far, load{clients: 3, ops: puts(5)}},
+		{"1 a site, far, a get and 8 puts", far, load{clients: 1, ops: puts(8)}},
 		{"3 a site, far, a get and 20 puts", far, load{clients: 3, ops: puts(20)}},
 	} {
 		for _, place := range []Place{PlaceAny, PlaceHere} {
