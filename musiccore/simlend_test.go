@@ -90,19 +90,19 @@ func (p *proxy) borrowed(k Key, r LockRef, kind Kind) (Ticket, bool) {
 func (p *proxy) returns(r Return) {
 	x, t := p.fork(), r.Ticket
 	t.Lender = SessionID{}
-	var at moment
+	made := []moment{{}}
 	p.far(&x, r.Ticket.Lender, func(y *proxy, answer func(Answer)) {
 		y.endsFor(t, r.Outcome, func(v Verdict, then moment) {
-			at = then
+			made = append(made, then) // a message may come twice
 			p.s.metIf(v == VerdictUncertain && r.Outcome == OutcomeAcked, loanExpired)
 			p.s.metIf(v == VerdictUncertain && t.Lent.Passed != 0, runLost)
-			answer(Answer{Verdict: v})
+			answer(Answer{Verdict: v, Op: OpID(len(made) - 1)})
 		})
 	}, func(a Answer) {
 		if a.Err != nil {
 			p.unheard(r.Ticket)
 		}
-		p.lentAt = at
+		p.lentAt = made[a.Op]
 		p.take(p.core.Returned(p.time(), r.Loan, a.Verdict))
 	})
 }
@@ -126,17 +126,17 @@ func (p *proxy) endsFor(t Ticket, o Outcome, answer func(v Verdict, at moment)) 
 func (p *proxy) endsThere(tk Ticket, o Outcome, tell func(v Verdict, at moment), then func()) {
 	x, t := p.fork(), tk
 	t.Lender = SessionID{}
-	at := moment{lender: true}
+	made := []moment{{lender: true}}
 	p.far(&x, tk.Lender, func(y *proxy, answer func(Answer)) {
-		y.endsFor(t, o, func(v Verdict, made moment) {
-			at = made
-			answer(Answer{Verdict: v})
+		y.endsFor(t, o, func(v Verdict, then moment) {
+			made = append(made, then) // a message may come twice
+			answer(Answer{Verdict: v, Op: OpID(len(made) - 1)})
 		})
 	}, func(a Answer) {
 		if a.Err != nil {
 			p.unheard(tk)
 		}
-		tell(a.Verdict, at)
+		tell(a.Verdict, made[a.Op])
 		then()
 	})
 }
