@@ -128,6 +128,11 @@ func (e *entry) attach(now Now, op OpID, q Request) {
 		e.identity.client = q.By
 	}
 	e.via = q.Via
+	if e.phase == phaseHolding && k.awaitsRun() { // its client may have given it back, at the borrower
+		q.Ref = e.ref
+		k.addQuery(query{op: op, kind: queryLock, ref: e.ref, request: q, until: now.Boot + k.c.opts.Wait})
+		return
+	}
 	if e.phase == phaseHolding {
 		e.setDeadline(now.Boot + e.lease)
 		k.c.answer(Answer{Op: op, Grant: k.grantOf(now, e)})

@@ -72,7 +72,7 @@ const runSearch = 64
 func (k *key) lendRun(to SessionID) []Next {
 	t, b := k.term, k.term.block
 	t.ops.run = nil
-	if !t.canHandOver() {
+	if !t.canHandOver() || t.ops.flight.ops > 1 { // a get of the holder's could be told after the next one is granted
 		return nil
 	}
 	var run []Next
@@ -156,6 +156,28 @@ func (e *entry) wasPassed(now Now, has bool) {
 	e.k.note(NoteEnded, e, StateReleased)
 	e.answer(Grant{Ref: e.ref, State: StateReleased})
 	e.abandon(StateReleased)
+}
+
+// mayBePassed reports whether the answer to a query of an entry depends on what a borrower does with the
+// references of a run.
+func (k *key) mayBePassed(kind queryKind, e *entry) bool {
+	if kind == queryLock {
+		return k.term != nil && k.term.holder == e && k.awaitsRun()
+	}
+	return kind == queryUnlock && k.isLent(e)
+}
+
+// leaveRun forgets the references of a run whose loan is out, when the session has ended. They are not told
+// to be lost: what is done under the loan may still be told (E9).
+func (k *key) leaveRun() {
+	t := k.term
+	for _, r := range t.ops.run {
+		if e := t.block.find(r); e != nil && t.ops.flight.loans > 0 {
+			t.block.remove(e)
+			e.answerError(Grant{}, ErrUnavailable)
+			e.end(0)
+		}
+	}
 }
 
 // loseRun ends the references of a run whose loan was not given back: which of them has the lock, and

@@ -25,6 +25,7 @@ type lending struct {
 	elsewhere map[lockToken]OpID          // LOCKs that wait at another proxy
 	silent    map[SessionID]time.Duration // who is not asked for a place until then
 	notBefore time.Duration               // loans that were asked for until then are not used
+	stood     int64                       // Session.stood when it was read last
 }
 
 // lentID is a loan as its lender knows it, see Ticket.

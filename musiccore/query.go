@@ -73,7 +73,7 @@ func (k *key) answerFromRow(now Now, q query) bool {
 		return true
 	}
 	r, e := k.view.row, k.findEntry(q.ref)
-	if q.kind == queryUnlock && e != nil && k.isLent(e) {
+	if e != nil && k.mayBePassed(q.kind, e) {
 		return false
 	}
 	s, known := k.view.row.ownerOf(q.ref)

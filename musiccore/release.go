@@ -192,6 +192,7 @@ func (k *key) loseTerm(now Now) {
 	}
 	k.answerUnlock(StateLost)
 	k.loseChecks()
+	k.leaveRun()
 	delete(k.c.commands, k.term.synch.cmd)
 	k.endTerm()
 }

@@ -9,6 +9,9 @@ import (
 // term and entry (C5).
 func (c *Core) checkSession(now Now) bool {
 	c.now = now.Boot
+	if n := c.self.stood.Load(); n != c.far.stood {
+		c.far.stood, c.far.notBefore = n, now.Boot // what was asked for before counts from clocks that stood still
+	}
 	if c.self.Valid(now) {
 		return true
 	}
@@ -62,7 +65,9 @@ func (k *key) turnAway(now Now) {
 	for _, r := range k.blocks.list {
 		k.queue.requeueWaiters(r, r.numbered)
 		for _, e := range r.waiters {
-			e.answer(k.grantOf(now, e))
+			if !e.passed && !k.isLent(e) {
+				e.answer(k.grantOf(now, e))
+			}
 		}
 	}
 	for _, e := range k.queue.numbered {

@@ -246,7 +246,7 @@ func (k *key) serveOps(now Now) {
 // admitWaiting gives tickets to the operations that waited, in order.
 func (k *key) admitWaiting(now Now) {
 	t := k.term
-	waiting := t.ops.waiting
+	waiting, lent := t.ops.waiting, false
 	t.ops.waiting = nil
 	for _, b := range waiting {
 		if !k.ready(b.kind) {
@@ -255,7 +255,12 @@ func (k *key) admitWaiting(now Now) {
 		}
 		left := t.holder.deadline - now.Boot
 		t.holder.setDeadline(now.Boot + t.holder.lease)
-		k.c.answer(Answer{Op: b.op, Ticket: k.issueTicket(now, b, left)})
+		tk := k.issueTicket(now, b, left)
+		k.c.answer(Answer{Op: b.op, Ticket: tk})
+		lent = lent || tk.Lent != nil
+	}
+	if lent && len(t.ops.waiting) > 0 {
+		k.recall()
 	}
 }
 
