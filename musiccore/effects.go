@@ -169,6 +169,12 @@ type Ticket struct {
 
 	Lent *Lent  `json:",omitempty"` // of a loan; nil: the ticket is for one operation
 	Loan uint64 `json:"-"`          // the borrowing Core's own: the loan that the ticket is of; 0: none
+
+	// Known is what the caller of End noted in the ticket of a put that Cassandra acknowledged, in the
+	// tickets of all gets until the term uses another stamp: until then what the put wrote is what a get
+	// reads (docs/protocol.md 3.6, Begin). It is nil if nothing is known, in a table that is strict, and
+	// in a ticket that another proxy gave.
+	Known any `json:"-"`
 }
 
 // Lent is what a ticket has that Lend returned as a loan (docs/protocol.md 3.21, Loans).

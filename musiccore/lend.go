@@ -152,7 +152,9 @@ func (e *entry) wasPassed(now Now, has bool) {
 		e.setDeadline(now.Boot + e.lease)
 		return
 	}
+	e.inBlock = true
 	e.k.note(NoteGranted, e, 0)
+	e.since = now.Boot // its borrower knows for how long it had the lock: here the sections of a run count as the first one's
 	e.k.note(NoteEnded, e, StateReleased)
 	e.answer(Grant{Ref: e.ref, State: StateReleased})
 	e.abandon(StateReleased)

@@ -50,7 +50,7 @@ type loan struct {
 	c       *Core
 	held    held
 	id      uint64
-	ticket  Ticket // the lender's
+	ticket  Ticket // the lender's, with what the last put under the loan wrote, if that is known
 	used    Stamp  // how many of its stamps
 	valid   deadline
 	stood   int64         // Session.stood when it was taken
@@ -128,12 +128,16 @@ func (c *Core) Borrowed(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket,
 	tk.Op, tk.Ref, tk.Kind, tk.Loan, tk.Lent = op, r, kind, l.id, nil
 	tk.Left, tk.Stamp = tk.Lease, 0
 	if kind != Get {
-		tk.Kind, tk.Stamp = Put, l.ticket.Stamp+l.used
+		l.ticket.Known = nil
+		tk.Kind, tk.Stamp, tk.Known = Put, l.next(), nil
 		l.used++
 	}
 	l.flight = append(l.flight, op)
 	return tk, c.takeEffects()
 }
+
+// next returns the loan's next stamp, if it has one more.
+func (l *loan) next() Stamp { return l.ticket.Stamp + l.used }
 
 // isUsable reports whether operations may begin under the loan.
 func (l *loan) isUsable(now Now) bool { return !l.closed && now.Boot < l.usable && !l.over(now) }
@@ -158,6 +162,9 @@ func (c *Core) endBorrowed(now Now, tk Ticket, o Outcome) Verdict {
 		l.waiting = append(l.waiting, tk.Op)
 		c.closeLoan(l.held)
 		l.close()
+	}
+	if o == OutcomeAcked && tk.Stamp+1 == l.next() {
+		l.ticket.Known = tk.Known
 	}
 	l.giveBack()
 	return v
@@ -266,7 +273,7 @@ func (l *loan) giveBack() {
 	if lent.Run = nil; l.held.ref != tk.Ref {
 		lent.Passed = l.held.ref
 	}
-	tk.Lent = &lent
+	tk.Lent, tk.Known = &lent, nil
 	l.c.out.Returns = append(l.c.out.Returns, Return{Loan: l.id, Ticket: tk, Outcome: o})
 }
 

@@ -298,3 +298,44 @@ func TestNothingIsLentBesideAPut(t *testing.T) {
 	p.collect(fx)
 	require.False(t, tk.OK(), "it waits for a Synch")
 }
+
+// Under a loan, too, what the last put wrote is known to the gets that follow.
+func TestKnownPutUnderALoan(t *testing.T) {
+	p := lent(t)
+	p.borrow(p.now)
+	known := func() any {
+		tk := p.borrowed(Get)
+		p.borrower.end(tk, OutcomeAcked)
+		return tk.Known
+	}
+	assert.Nil(t, known(), "nothing was put")
+	put := p.borrowed(Put)
+	put.Known = "a"
+	require.Equal(t, VerdictTell, p.borrower.end(put, OutcomeAcked))
+	assert.Equal(t, "a", known())
+	inFlight := p.borrowed(Put)
+	assert.Nil(t, known(), "a later put")
+	inFlight.Known = "b"
+	require.Equal(t, VerdictTell, p.borrower.end(inFlight, OutcomeRefused))
+	assert.Nil(t, known(), "of which nothing is known")
+}
+
+// I2: a proxy that has forgotten a key does not release its head while a borrower may go on with it.
+func TestWhatIsLentIsNotReaped(t *testing.T) {
+	p := lent(t)
+	p.borrow(p.now)
+	head := p.store.row.Head
+	p.collect(p.core.Dropped(p.time(), p.key().Table))
+	visit := func() LockRef {
+		for range 5 {
+			p.lock(Request{NoWait: true})
+			p.store.answerAll()
+			p.advance(100 * time.Millisecond)
+			p.store.answerAll()
+		}
+		return p.store.row.Head
+	}
+	require.Equal(t, head, visit(), "released while it is lent")
+	p.advance(p.opts.OpTimeout)
+	require.Greater(t, visit(), head)
+}

@@ -60,6 +60,33 @@ func TestM6DirtyHandOverReadsAtQuorumFirst(t *testing.T) {
 	h.expectState(next, StateHeld)
 }
 
+// E8: a commit that no quorum shows, since those who had it are gone for good, is completed by a read at
+// SERIAL.
+func TestACommitThatNoQuorumShows(t *testing.T) {
+	h := newHarness(t)
+	s := newFakeStore(h)
+	h.lock(Request{})
+	s.answerAll()
+	next := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	h.unlock(1) // never synchronised: dirty
+	id, a := commandOf[Apply](h)
+	before := *s.row
+	s.do(a)
+	h.reply(id, Result{Status: StatusDone})
+	for range 2 {
+		id, read := commandOf[ReadRow](h)
+		require.True(t, read.Quorum)
+		require.False(t, read.Serial, "it costs as much as an LWT, and the commit may be on its way")
+		h.reply(id, sees(before))
+		h.advance(time.Second)
+	}
+	id, read := commandOf[ReadRow](h)
+	require.True(t, read.Serial)
+	h.reply(id, sees(*s.row))
+	h.expectState(next, StateHeld)
+}
+
 // A reference whose term another session has taken over is not granted here.
 func TestPollRefusesATermThatWasTakenOver(t *testing.T) {
 	h := newHarness(t)

@@ -162,6 +162,9 @@ func (q *queue) abandonedRun(r Row) LockRef {
 // reapOrphan releases an orphaned head. It is unknown what was sent under it, so it is released
 // dirty and with a whole window.
 func (k *key) reapOrphan(now Now) {
+	if k.c.anyOut(now, func(l lentOut) bool { return l.key == k.id }) {
+		return // its borrower goes on, although this proxy has forgotten
+	}
 	k.startLWT(now, lwt{purpose: purposeReap, swap: Release(k.view.row, k.c.opts.Window, true, now.Clk)})
 }
 

@@ -86,6 +86,32 @@ func TestARunIsPassedOn(t *testing.T) {
 	require.Greater(t, tk.Stamp, last)
 }
 
+// The notes of a run, which the metrics of held locks and the audit rest on: each reference of the block was
+// held from its grant to its end.
+func TestARunIsNoted(t *testing.T) {
+	p := lentRun(t)
+	p.notes = nil
+	for _, r := range []LockRef{2, 3} {
+		p.advance(100 * time.Millisecond)
+		p.borrower.now = p.now
+		_, passed := p.unlockHere(r)
+		require.True(t, passed)
+	}
+	p.advance(100 * time.Millisecond)
+	back, _ := p.unlockHere(4)
+	p.end(back.Ticket, back.Outcome)
+	p.advance(100 * time.Millisecond)
+	p.unlock(4)
+	held := map[LockRef]time.Duration{}
+	for _, n := range p.notes {
+		if n.Kind == NoteEnded {
+			held[n.Ref] = n.Duration
+			require.True(t, n.InBlock, "%+v", n)
+		}
+	}
+	require.Equal(t, map[LockRef]time.Duration{2: 300 * time.Millisecond, 3: 0, 4: 100 * time.Millisecond}, held)
+}
+
 // A loan that is given back in the middle of a run tells who has the lock; the rest of the run waits.
 func TestARunIsGivenBackInTheMiddle(t *testing.T) {
 	p := lentRun(t)

@@ -2,6 +2,7 @@ package musiccore
 
 import (
 	"errors"
+	"maps"
 	"slices"
 )
 
@@ -34,10 +35,19 @@ func (c *Core) Drain(now Now) Effects {
 	for _, l := range c.sortedLoans() {
 		c.closeLoan(l.held)
 	}
+	c.turnAway()
 	for _, k := range c.sorted() {
 		k.step(now)
 	}
 	return c.takeEffects()
+}
+
+// turnAway answers the LOCKs that wait at other proxies.
+func (c *Core) turnAway() {
+	for _, op := range slices.Sorted(maps.Values(c.far.elsewhere)) {
+		c.answer(Answer{Op: op, Err: ErrDraining})
+	}
+	clear(c.far.elsewhere)
 }
 
 // Quiet reports whether no LWT is under way, nothing is in flight or unsettled, and nothing is borrowed.

@@ -168,7 +168,7 @@ func (s *sim) run(until time.Duration) {
 		switch p := e.proxy; {
 		case p == nil:
 			e.do()
-		case p.life != e.life:
+		case p.over(e.life):
 		case s.now < p.paused:
 			s.queue.push(p.paused, e)
 		default:

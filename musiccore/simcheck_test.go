@@ -305,7 +305,8 @@ func (c *checker) ticketed(p *proxy, tk Ticket) {
 func (c *checker) loanUsed(p *proxy, tk Ticket) {
 	c.s.met(loanUsed)
 	h, w := c.key(tk.Key), c.window(tk.Key, tk.Epoch)
-	if w.session != tk.Lender || h.termOf(w.ref) != h.termOf(tk.Ref) || !h.granted(tk.Ref, tk.Lender) {
+	taken := !h.granted(tk.Ref, tk.Lender) && !p.suspect() // over, by another session
+	if w.session != tk.Lender || h.termOf(w.ref) != h.termOf(tk.Ref) || taken {
 		c.s.fail("I2: a ticket of %d under a loan of window %d of %v, which %d of %x has", tk.Ref, tk.Epoch, tk.Key.PK, w.ref, w.session[:2])
 	}
 	w.ref, h.entered, h.last = max(w.ref, tk.Ref), max(h.entered, tk.Ref), max(h.last, tk.Epoch)

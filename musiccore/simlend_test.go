@@ -30,6 +30,7 @@ func (p *proxy) far(x *chance, to SessionID, do func(y *proxy, answer func(Answe
 		return
 	}
 	back := func(a Answer) {
+		a.Ticket.Known = nil // it does not travel
 		if p.life == life {
 			s.message(x, p, func() { once(a) })
 		}

@@ -180,7 +180,10 @@ func (c *movingClient) begin(x *chance, kind Kind) {
 			return
 		}
 		c.tries, c.owner = 0, y
-		c.s.metIf(y != c.p, borrowed)
+		if y != c.p {
+			c.s.met(borrowed)
+			a.Ticket.Known = nil // it does not travel
+		}
 		c.use(x, y, a.Ticket)
 	})
 }
@@ -209,13 +212,14 @@ func (c *movingClient) use(x *chance, y *proxy, tk Ticket) {
 	if tk.Kind == Get {
 		k := y.core.keys[tk.Key]
 		g := s.check.getsAllowed(tk, k != nil && k.term != nil && k.term.ops.flight.puts == 0)
-		s.store.get(x, tk.Key, func(seen cell, ok bool) {
+		s.read(x, tk, func(seen cell, ok bool) {
 			e.tell = func(at moment) { s.check.answeredGet(y, tk, seen.visible(), g, at) }
 			e.send(ok)
 		})
 		return
 	}
 	e.value = s.newValue(tk.Key)
+	e.tk.Known = e.value
 	s.check.values[e.value].stamp = tk.Stamp
 	m := &mutation{stamp: tk.Stamp, value: e.value, root: s.check.window(tk.Key, tk.Epoch).root}
 	s.store.expect(tk.Key, m)

@@ -74,11 +74,14 @@ func (p *proxy) after(d time.Duration, do func()) {
 	p.s.queue.push(p.s.now+d, event{p, p.life, do})
 }
 
+// over reports whether a life of the process has ended. One that is gone for ever hears nothing.
+func (p *proxy) over(life int) bool { return p.quit || p.life != life }
+
 // hears delivers a message to a life of the process: at the end of a pause, and not at all after a
 // restart.
 func (p *proxy) hears(life int, do func()) {
 	switch {
-	case p.life != life:
+	case p.over(life):
 	case p.s.now < p.paused:
 		p.s.queue.push(p.paused, event{p, life, do})
 	default:

@@ -240,7 +240,7 @@ func (st *simStore) promote(x *chance, r *lockRow) bool {
 // read reads the lock row: at any one replica, or at a quorum, each replica at its own moment, with
 // BLOCKING read repair. A SERIAL read first does what promote does.
 func (st *simStore) read(x *chance, p *proxy, k Key, a ReadRow, back func(Result)) {
-	if a.Serial && st.centres {
+	if a.Serial {
 		st.s.after(x.short(), func() {
 			if !st.promote(x, st.row(k)) {
 				st.s.after(x.timeout(), func() { back(Result{Cause: errSim}) })

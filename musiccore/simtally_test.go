@@ -73,6 +73,7 @@ const (
 	wentOnAsBlock
 	toldInLine
 	putUnfenced
+	knownRead
 	onceGranted
 	onceFenced
 	onceSuperseded
@@ -122,6 +123,7 @@ func (l landmark) String() string {
 		"a block given up because others wait", "a release that enqueued who asked", "a release alone, since others had enqueued",
 		"a release that waited for its client to come back", "references that waited made a block", "a block that went on in another term",
 		"a reference of a block told before it was granted", "a put in a dirty term that had not synchronised",
+		"a get of what a put wrote, without a read",
 		"a lock for one statement granted", "… whose put fenced an empty key", "… whose put was overtaken by another term",
 		"a row dirty in advance enqueued on as clean", "a lock row made without a read before",
 		"a client told HELD at the proxy that hands the references out", "… that hands out none any more", "an operation under a loan", "… whose lender had to be asked",

@@ -39,7 +39,7 @@ func (k *key) wantsSynch(now Now) bool {
 // acquireLock: the value read at quorum is written back under the own reference.
 func (k *key) startSynch(now Now) {
 	t := k.term
-	fence := t.window.epoch + t.window.seq
+	fence := t.window.next()
 	if t.window.seq+2 > k.windowSize() || fence < k.table.closed {
 		t.renewal.require(max(now.Clk, k.table.closed))
 		return

@@ -38,6 +38,9 @@ type window struct {
 	released  Stamp   // not 0: the epoch of the row, which was released when it was made (once.go)
 }
 
+// next returns the next free stamp.
+func (w *window) next() Stamp { return w.epoch + w.seq }
+
 // operations are those of a term: in flight, waiting for the term, or waiting for a verdict.
 type operations struct {
 	flight  flight
@@ -46,6 +49,13 @@ type operations struct {
 	unlock  waitingOp // an UNLOCK to be answered when the term has drained
 	lentTo  SessionID // that has the loan, if one is out
 	run     []LockRef // those that it may have passed the lock on to
+	known   known
+}
+
+// known is what a put wrote that no stamp has followed, as the caller of its End noted it.
+type known struct {
+	note any
+	next Stamp // the first stamp that was free then
 }
 
 // waitingOp is an operation that waits until a term can serve it.
@@ -148,13 +158,16 @@ func (k *key) issueTicket(now Now, b waitingOp, left time.Duration) Ticket {
 	tk.Number = t.ops.flight.add(now.Boot, kind == Put)
 	c.timers.set(&k.timer, now.Boot+c.opts.OpTimeout)
 	if kind != Put {
+		if t.ops.known.next == t.window.next() {
+			tk.Known = t.ops.known.note
+		}
 		return tk
 	}
 	if fences {
-		tk.Fence = t.window.epoch + t.window.seq
+		tk.Fence = t.window.next()
 		t.window.seq++
 	}
-	tk.Stamp = t.window.epoch + t.window.seq
+	tk.Stamp = t.window.next()
 	t.window.seq++
 	if lends {
 		k.lend(now, &tk, b.lendTo)
@@ -184,6 +197,9 @@ func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	k.passed(now, tk)
 	if tk.Lent != nil && t.open {
 		t.holder.setDeadline(now.Boot + t.holder.lease)
+	}
+	if tk.Known != nil && o == OutcomeAcked && tk.Stamp+1 == t.window.next() {
+		t.ops.known = known{tk.Known, t.window.next()}
 	}
 	v := t.verdict(tk.Kind, o)
 	if !t.open || len(t.ops.waiting) > 0 || k.c.draining {

@@ -133,3 +133,39 @@ func TestPutOnACleanTermAllocatesNothing(t *testing.T) {
 	})
 	require.Zero(t, n, "allocations")
 }
+
+// What an acknowledged put wrote is known to the gets that follow, until the term uses another stamp.
+func TestKnownPut(t *testing.T) {
+	h, _ := newHolder(t)
+	put := func(note any, o Outcome) {
+		tk, _ := h.begin(1, Put)
+		assert.Nil(t, tk.Known, "a put knows nothing")
+		tk.Known = note
+		h.end(tk, o)
+	}
+	known := func() any {
+		tk, _ := h.begin(1, Get)
+		h.end(tk, OutcomeAcked)
+		return tk.Known
+	}
+	assert.Nil(t, known(), "nothing was put")
+	put("a", OutcomeAcked)
+	assert.Equal(t, "a", known())
+	assert.Equal(t, "a", known(), "gets change nothing")
+	put(nil, OutcomeAcked)
+	assert.Nil(t, known(), "another put, of which nothing is known")
+	put("b", OutcomeRefused)
+	assert.Nil(t, known(), "a put that was not done")
+	put("c", OutcomeAcked)
+	inFlight, _ := h.begin(1, Put)
+	assert.Nil(t, known(), "a put in flight")
+	h.end(inFlight, OutcomeAcked)
+	assert.Nil(t, known(), "a later put")
+
+	first, _ := h.begin(1, Put)
+	second, _ := h.begin(1, Put)
+	first.Known, second.Known = "first", "second"
+	h.end(second, OutcomeAcked)
+	h.end(first, OutcomeAcked)
+	assert.Equal(t, "second", known(), "the order of stamps counts, not that of the answers")
+}

@@ -54,6 +54,7 @@ type rowRead struct {
 	serial          bool          // it, or the last one, was at SERIAL
 	localReadWanted bool          // an LWT waits for a look
 	empty           int           // how many reads in a row showed nothing new
+	behind          int           // how many reads at QUORUM in a row showed an older row than is known
 	next            time.Duration // the next read is not before that
 	quorumAt        time.Duration // of the last QUORUM read
 	err             error         // why the last read failed
@@ -101,6 +102,7 @@ func (k *key) startRead(now Now) {
 	v := &k.view
 	serial := k.needsSerial(now)
 	quorum := serial || k.needsQuorum(now)
+	serial = serial || quorum && v.read.behind > 1 // whoever had the commit may be gone for good: this completes it
 	if quorum && !v.read.quorum && now.Boot-v.read.began >= localReadTimeout {
 		// A QUORUM read does not wait for one replica.
 		delete(k.c.commands, v.read.cmd)
@@ -205,6 +207,10 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 	}
 	if r.Status != StatusDone || !v.read.quorum {
 		return
+	}
+	v.read.behind++
+	if r.Row == nil || r.Row.Epoch >= v.row.Epoch {
+		v.read.behind = 0
 	}
 	if v.read.serial && id > v.decidedAfter {
 		v.confirmAt = 0
