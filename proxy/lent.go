@@ -17,9 +17,14 @@ import (
 func (l *locks) lendAtOnce(k musiccore.Key, r musiccore.LockRef, to musiccore.SessionID) musiccore.Ticket {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
+	t := await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
 		return l.beginHere(k, r, musiccore.Put, to, done)
 	}).Ticket
+	if t.OK() && t.Lent == nil { // a ticket for one operation, which nobody has asked for
+		l.End(t, musiccore.OutcomeRefused)
+		return musiccore.Ticket{}
+	}
+	return t
 }
 
 // borrow borrows a ticket from the proxy of a session. If it is a loan, the answer has a ticket of
@@ -46,7 +51,7 @@ func (l *locks) borrow(ctx context.Context, at musiccore.SessionID, k musiccore.
 func (l *locks) lockThere(ctx context.Context, at musiccore.SessionID, k musiccore.Key, q musiccore.Request) (musiccore.Answer, error) {
 	s := l.of(k)
 	sent, self := s.borrower(refKey{k, q.Ref})
-	a, err := l.peers.Lock(ctx, at, k, q, self)
+	a, err := l.peers.Lock(ctx, at, k, q, peer.Asker{Session: self})
 	if err == nil && a.Ticket.Lent != nil {
 		s.mu.Lock()
 		defer s.unlock()
@@ -55,11 +60,16 @@ func (l *locks) lockThere(ctx context.Context, at musiccore.SessionID, k musicco
 	return a, err
 }
 
+// placesAsked is how many LOCKs of this proxy wait elsewhere at once. Each takes a connection, of which other
+// questions need some, too.
+const placesAsked = 128
+
 // waiting is a LOCK for a new reference while it waits, here or at another proxy.
 type waiting struct {
 	l      *locks
 	key    musiccore.Key
 	ask    musiccore.Request
+	begun  time.Duration // when LOCK came, BOOTTIME
 	done   func(musiccore.Answer)
 	ctx    context.Context //nolint:containedctx // it ends with the operation, as gone does
 	cancel context.CancelFunc
@@ -67,7 +77,7 @@ type waiting struct {
 
 // waits returns a LOCK that waits. Its answer is passed to done.
 func (l *locks) waits(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) *waiting {
-	w := &waiting{l: l, key: k, ask: q, done: done}
+	w := &waiting{l: l, key: k, ask: q, begun: boottime(), done: done}
 	w.ctx, w.cancel = l.scope()
 	return w
 }
@@ -78,55 +88,102 @@ func (w *waiting) answered(a musiccore.Answer) {
 	defer w.cancel()
 	var elsewhere *musiccore.ElsewhereError
 	if errors.As(a.Err, &elsewhere) {
-		var waited bool
-		if a, waited = w.there(elsewhere.Session); !waited {
-			return
-		}
+		w.there(elsewhere.Session)
+		return
 	}
 	w.done(a)
 }
 
-// there waits for a place at another session. Each question waits for no longer than a LOCK does
-// that says nothing, so that a proxy which has stopped is noticed. waited is false if the LOCK was
-// answered meanwhile, since the lock was passed on to it under a loan; the other session need not know
-// yet, so its answer is waited for all the same.
-func (w *waiting) there(at musiccore.SessionID) (a musiccore.Answer, waited bool) {
+// left returns what is left of the LOCK's time.
+func (w *waiting) left() time.Duration {
+	return max(cmp.Or(w.ask.Wait, w.l.wait)-(boottime()-w.begun), time.Millisecond)
+}
+
+// hasToken reports whether the client gave a token: it may come back with that, here or elsewhere, for a
+// grant of which it did not hear.
+func (w *waiting) hasToken() bool { return w.ask.Token != [16]byte{} }
+
+// there waits for a place at another session. The LOCK may be answered meanwhile: the lock was passed on to
+// it under a loan, its client is gone, or this proxy shuts down. The other session need not know yet, so
+// its answer is waited for all the same: it may be a grant on its way.
+func (w *waiting) there(at musiccore.SessionID) {
 	s := w.l.of(w.key)
-	begun, self := s.borrowing()
+	begun, _ := s.borrowing()
 	told := w.l.metrics.asked(w.key, begun.Boot)
+	select {
+	case w.l.places <- struct{}{}:
+		defer func() { <-w.l.places }()
+	default:
+		a := w.here(at, false)
+		told(a)
+		w.done(a)
+		return
+	}
 	asked := w.ask
 	asked.Place = musiccore.PlaceBlock
-	if asked.Token == ([16]byte{}) {
+	if !w.hasToken() {
 		asked.Token = uuid.New() // it keeps the place between two questions
 	}
+	meanwhile := make(chan musiccore.Answer, 1)
 	here := s.waitElsewhere(w.l.nextOp(), w.key, asked.Token, func(a musiccore.Answer) {
 		s.lent(begun, w.key, at, a)
 		told(a)
 		w.done(a)
+		meanwhile <- a
 	})
-	left, sent := cmp.Or(w.ask.Wait, w.l.wait), begun
-	for {
-		asked.Wait = min(left, w.l.wait)
-		var err error
-		a, err = w.l.peers.Lock(w.ctx, at, w.key, asked, self)
-		var now musiccore.Now
-		now, self = s.borrowing()
-		took := now.Boot - sent.Boot
-		left -= took
-		// A LOCK that is answered sooner has been replaced by another one with its token.
-		if err == nil && a.Err == nil && a.Grant.State == musiccore.StateQueued && took >= asked.Wait && left > time.Millisecond && s.waits(here) {
-			asked.Ref, sent = a.Grant.Ref, now
-			continue
+	defer context.AfterFunc(w.ctx, func() {
+		if done := s.waitedElsewhere(here, w.key, asked.Token); done != nil {
+			done(musiccore.Answer{Err: errGone})
 		}
-		if waited = s.waitedElsewhere(here, w.key, asked.Token); err == nil && a.Err == nil && w.ctx.Err() == nil {
-			s.lent(sent, w.key, at, a)
-		} else if waited {
-			a = w.here(at, left, err != nil)
+	})()
+	a, sent, err := w.askThere(at, asked, here)
+	granted := err == nil && a.Err == nil
+	waited := s.waitedElsewhere(here, w.key, asked.Token) != nil
+	if granted {
+		s.lent(sent, w.key, at, a)
+	}
+	switch {
+	case !waited && granted && (<-meanwhile).Err != nil && !w.hasToken():
+		w.leave(at, a.Grant.Ref)
+	case waited:
+		if !granted {
+			a = w.here(at, err != nil)
 		}
-		if waited {
-			told(a)
+		told(a)
+		w.done(a)
+	}
+}
+
+// askThere asks another session for a place until it gives the lock or says that it gives none. Each
+// question waits for no longer than a LOCK does that says nothing, so that a proxy which has stopped is
+// noticed; one whose answer is lost is repeated once. here is the LOCK's operation at this proxy. sent is
+// from before the last question.
+func (w *waiting) askThere(at musiccore.SessionID, asked musiccore.Request, here musiccore.OpID) (a musiccore.Answer, sent musiccore.Now, err error) {
+	s := w.l.of(w.key)
+	ctx, cancel := w.l.scope() // not w.ctx: of a question that is cancelled nobody knows what it was answered
+	defer cancel()
+	for broken := false; ; {
+		var self musiccore.SessionID
+		sent, self = s.borrowing()
+		asked.Wait = min(w.left(), w.l.wait)
+		a, err = w.l.peers.Lock(ctx, at, w.key, asked, peer.Asker{Session: self, OwnToken: !w.hasToken()})
+		now, _ := s.borrowing()
+		late := now.Boot-sent.Boot >= asked.Wait
+		switch {
+		case err != nil && !late && !broken && ctx.Err() == nil:
+			broken = true // the token still finds the place
+		case err == nil && a.Err == nil && a.Grant.State == musiccore.StateQueued && late && w.left() > time.Millisecond && s.waits(here):
+			asked.Ref, broken = a.Grant.Ref, false // one that is answered sooner has been replaced by another LOCK with its token
+		default:
+			return a, sent, err
 		}
-		return a, waited
+	}
+}
+
+// leave releases a reference that another session has given to a client which no longer waits for it.
+func (w *waiting) leave(at musiccore.SessionID, r musiccore.LockRef) {
+	if r != 0 {
+		w.l.unlockThere(w.key, r, w.ask.By, musiccore.Answer{Err: &musiccore.ElsewhereError{Session: at}})
 	}
 }
 
@@ -147,28 +204,28 @@ func (s *shard) waits(op musiccore.OpID) bool {
 	return s.waiting[op] != nil
 }
 
-// waitedElsewhere removes a LOCK that has waited at another proxy, and reports whether it has no answer
-// yet.
-func (s *shard) waitedElsewhere(op musiccore.OpID, k musiccore.Key, token [16]byte) bool {
+// waitedElsewhere removes a LOCK that has waited at another proxy, and returns what takes its answer; nil
+// if it has been answered.
+func (s *shard) waitedElsewhere(op musiccore.OpID, k musiccore.Key, token [16]byte) (done func(musiccore.Answer)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	waited := s.waiting[op] != nil
+	done = s.waiting[op]
 	delete(s.waiting, op)
 	s.core.WaitedElsewhere(op, k, token)
-	return waited
+	return done
 }
 
 // here waits at this proxy for what is left of the LOCK's time, unless its client is gone. silent means
 // that the other one has not answered.
-func (w *waiting) here(at musiccore.SessionID, left time.Duration, silent bool) musiccore.Answer {
-	if w.ctx.Err() != nil {
-		return musiccore.Answer{Err: errGone}
-	}
+func (w *waiting) here(at musiccore.SessionID, silent bool) musiccore.Answer {
 	s, q := w.l.of(w.key), w.ask
-	q.Place, q.Wait = musiccore.PlaceHere, max(left, time.Millisecond)
 	if silent {
 		s.call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Silent(now, at) })
 	}
+	if w.ctx.Err() != nil {
+		return musiccore.Answer{Err: errGone}
+	}
+	q.Place, q.Wait = musiccore.PlaceHere, w.left()
 	return await(w.ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return w.l.lockHere(w.key, q, done) })
 }
 

@@ -15,12 +15,18 @@ import (
 func handingOut(t *testing.T, a *station) musiccore.Key {
 	t.Helper()
 	k := keyOf("x")
-	for range 3 {
-		ref := a.held(k)
-		a.put(k, ref)
-		require.NoError(t, a.unlock(k, ref).Err)
-	}
+	a.short(k)
 	return k
+}
+
+// short has short sections of a key.
+func (s *station) short(k musiccore.Key) {
+	s.t.Helper()
+	for range 3 {
+		ref := s.held(k)
+		s.put(k, ref)
+		require.NoError(s.t, s.unlock(k, ref).Err)
+	}
 }
 
 // waitingAt returns the answer to a LOCK through s, and what cancels it, once so many have the key or wait

@@ -29,13 +29,14 @@ type locks struct {
 	peers   *peer.Client
 	living  func(context.Context) (map[musiccore.SessionID]string, error) // returns the living sessions of other proxies, with their addresses
 	scope   func() (context.Context, context.CancelFunc)                  // returns the context of an operation at another proxy
+	places  chan struct{}                                                 // one for each LOCK that waits at another proxy
 }
 
 // newLocks returns the locks of a session. Commands and operations at other proxies are cancelled
 // when ctx ends.
 func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options, d lockDeps) *locks {
 	l := &locks{
-		seed: maphash.MakeSeed(), metrics: d.metrics, tables: d.tables, peers: d.peers, living: d.living, wait: o.Wait,
+		seed: maphash.MakeSeed(), metrics: d.metrics, tables: d.tables, peers: d.peers, living: d.living, wait: o.Wait, places: make(chan struct{}, placesAsked),
 		scope: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 	}
 	failures := d.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: 10 * time.Second})
@@ -82,10 +83,11 @@ func (l *locks) lockHere(k musiccore.Key, q musiccore.Request, done func(musicco
 	return a, s.goneUnless(ok, op)
 }
 
-// unlockHere is Unlock at this proxy's core.
-func (l *locks) unlockHere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
+// unlockHere is Unlock at this proxy's core. If back has a ticket, that is the loan that is given back
+// before.
+func (l *locks) unlockHere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, back musiccore.Return, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()
-	a, ok := s.unlockKey(op, refKey{k, r}, by, func() func(musiccore.Answer) { return done })
+	a, ok := s.unlockKey(op, refKey{k, r}, by, &back, func() func(musiccore.Answer) { return done })
 	return a, s.goneUnless(ok, op)
 }
 
@@ -120,6 +122,9 @@ func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.A
 	}
 	if q.Once == musiccore.BlindPut && l.isFar(k) {
 		q.Once = 0
+	}
+	if len(k.PK) > ownerKeyBytes {
+		q.Place = musiccore.PlaceHere // who has its references is not remembered, so a loan would not be found
 	}
 	var w *waiting // not made before it is needed: most are answered at once
 	ask := q
@@ -175,7 +180,7 @@ func (l *locks) Unlock(k musiccore.Key, r musiccore.LockRef, by musiccore.Client
 	follow := func() func(musiccore.Answer) { // not made before it is needed: most are answered at once
 		return func(a musiccore.Answer) { done(l.unlockThere(k, r, by, a)) }
 	}
-	a, ok := s.unlockKey(l.nextOp(), refKey{k, r}, by, follow)
+	a, ok := s.unlockKey(l.nextOp(), refKey{k, r}, by, nil, follow)
 	if ok && errors.Is(a.Err, musiccore.ErrElsewhere) {
 		first, then := a, follow() // a copy: what a closure holds is on the heap
 		s.running.Go(func() { then(first) })

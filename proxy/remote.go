@@ -81,13 +81,18 @@ func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.
 func (l *locks) unlockThere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, a musiccore.Answer) musiccore.Answer {
 	ctx, cancel := l.scope()
 	defer cancel()
+	var back musiccore.Return // it is given back with each try: who asks cannot know whether the first one arrived
 	return l.follow(ctx, remoteOp{
 		refKey: refKey{k, r},
-		local:  func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.unlockHere(k, r, by, done) },
+		local: func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
+			return l.unlockHere(k, r, by, musiccore.Return{}, done)
+		},
 		remote: func(ctx context.Context, at musiccore.SessionID) (musiccore.Answer, error) {
-			back, passed := l.of(k).endLoan(k, r)
-			if passed {
-				return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: r, State: musiccore.StateReleased}}, nil
+			if !back.Ticket.OK() {
+				var passed bool
+				if back, passed = l.of(k).endLoan(k, r); passed {
+					return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: r, State: musiccore.StateReleased}}, nil
+				}
 			}
 			return l.peers.Unlock(ctx, peer.Reference{At: at, Key: k, Ref: r}, by, back)
 		},
@@ -276,9 +281,9 @@ func (l local) Lock(ctx context.Context, k musiccore.Key, q musiccore.Request, t
 }
 
 // Unlock implements peer.Sections.
-func (l local) Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client) musiccore.Answer {
+func (l local) Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client, back musiccore.Return) musiccore.Answer {
 	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
-		return l.locks.unlockHere(k, r, by, done)
+		return l.locks.unlockHere(k, r, by, back, done)
 	})
 }
 

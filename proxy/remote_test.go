@@ -133,7 +133,7 @@ func TestAnOperationThatIsGivenUpIsForgotten(t *testing.T) {
 // No reply to end: nobody knows whether a put may be told. What Cassandra refused was not done,
 // whoever has been told.
 func TestEndWithoutReply(t *testing.T) {
-	a, b := two(t)
+	a, b := two(t, func(o *musiccore.Options) { o.Wait = 500 * time.Millisecond })
 	k := keyOf("x")
 	ref := a.held(k)
 	put, refused, get := b.begin(k, ref, musiccore.Put), b.begin(k, ref, musiccore.Put), b.begin(k, ref, musiccore.Get)

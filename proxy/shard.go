@@ -119,9 +119,15 @@ type shardOp struct {
 	counted bool             // it is a LOCK, which the metrics count while it waits
 }
 
-// unlockKey is enter for an Unlock.
-func (s *shard) unlockKey(op musiccore.OpID, p refKey, by musiccore.Client, done func() func(musiccore.Answer)) (a musiccore.Answer, ok bool) {
+// unlockKey is enter for an Unlock. If back has a ticket, that loan is given back before. Nothing comes
+// between the two, such as another loan for who has the lock by now.
+func (s *shard) unlockKey(op musiccore.OpID, p refKey, by musiccore.Client, back *musiccore.Return, done func() func(musiccore.Answer)) (a musiccore.Answer, ok bool) {
 	return s.enter(shardOp{op: op, refKey: p, by: by}, done, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+		if back != nil && back.Ticket.OK() {
+			now = s.now() // read after what was done under the loan, as Core.End demands
+			_, effects := c.End(now, back.Ticket, back.Outcome)
+			s.carryOut(now, effects)
+		}
 		return c.Unlock(now, op, p.key, p.ref)
 	})
 }

@@ -34,6 +34,7 @@ const (
 	unusedLimit = time.Minute            // how long an idle connection is kept
 	sparesKept  = 64                     // idle connections to one proxy
 	maxReply    = 16 << 20               // bytes
+	endPause    = 50 * time.Millisecond  // before a ticket is returned once more
 	networkTime = 300 * time.Millisecond // added to the time that an operation may take at the other proxy
 )
 
@@ -182,20 +183,28 @@ func (p *Client) understand(request *http.Request, response *http.Response, told
 	return nil
 }
 
+// Asker is who asks for a LOCK.
+type Asker struct {
+	Session musiccore.SessionID // that takes loans; zero: none does
+	// OwnToken says that the token is of the asking proxy's making: its client gave none, and cannot come
+	// back for a grant of which it did not hear.
+	OwnToken bool
+}
+
 // Lock asks for LOCK … USING LOCK with the reference in q, or without one for a place in a block; the
-// answer then has a loan to session to, unless the key is to be synchronised first. The errors of this
-// and the following methods wrap ErrAway; those of the other proxy's core are in the answer.
-func (p *Client) Lock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, q musiccore.Request, to musiccore.SessionID) (musiccore.Answer, error) {
+// answer then has a loan to the asker's session, unless the key is to be synchronised first. The errors of
+// this and the following methods wrap ErrAway; those of the other proxy's core are in the answer.
+func (p *Client) Lock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, q musiccore.Request, by Asker) (musiccore.Answer, error) {
 	wait := p.channel.Wait
 	if !q.NoWait && q.Wait > 0 {
 		wait = q.Wait
 	}
-	r, err := p.ask(ctx, at, pathLock, question{Key: toWire(k), Ref: q.Ref, Lock: &q, LendTo: asker(to)}, wait+networkTime)
+	r, err := p.ask(ctx, at, pathLock, question{Key: toWire(k), Ref: q.Ref, Lock: &q, LendTo: borrower(by.Session), OwnToken: by.OwnToken}, wait+networkTime)
 	return r.answer(k, at), err
 }
 
-// asker returns a session for a question; nil for none.
-func asker(s musiccore.SessionID) *uuid.UUID {
+// borrower returns a session for a question; nil for none.
+func borrower(s musiccore.SessionID) *uuid.UUID {
 	if s == (musiccore.SessionID{}) {
 		return nil
 	}
@@ -223,7 +232,7 @@ func (p *Client) Unlock(ctx context.Context, r Reference, by musiccore.Client, b
 // Begin borrows a ticket, or, if to is not zero, perhaps a loan to that session. After an error nothing
 // may be sent to Cassandra, even though the other proxy may have lent a ticket.
 func (p *Client) Begin(ctx context.Context, r Reference, kind musiccore.Kind, to musiccore.SessionID) (musiccore.Answer, error) {
-	told, err := p.ask(ctx, r.At, pathBegin, question{Key: toWire(r.Key), Ref: r.Ref, Kind: kind, LendTo: asker(to)}, p.channel.OpTimeout+networkTime)
+	told, err := p.ask(ctx, r.At, pathBegin, question{Key: toWire(r.Key), Ref: r.Ref, Kind: kind, LendTo: borrower(to)}, p.channel.OpTimeout+networkTime)
 	return told.answer(r.Key, r.At), err
 }
 
@@ -244,15 +253,24 @@ func (p *Client) List(ctx context.Context, at musiccore.SessionID, only musiccor
 }
 
 // End returns a borrowed ticket, and returns what the client may be told. If there is no reply that
-// is VerdictUncertain, or VerdictTell for an operation that Cassandra has refused. The question is
-// sent a second time if the first has no reply. That is safe: the answer is VerdictUncertain if
-// both arrive.
+// is VerdictUncertain, or VerdictTell for an operation that Cassandra has refused. For as long as a LOCK
+// may wait the question is repeated: who has lent waits for what does not come back, and a run of
+// references would be lost. That is safe: the answer is VerdictUncertain if two of them arrive.
 func (p *Client) End(ctx context.Context, t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
 	q := question{Key: toWire(t.Key), Ref: t.Ref, Ticket: &wireTicket{Ticket: t}, Outcome: o}
-	for range 2 {
+	ctx, cancel := context.WithTimeout(ctx, p.channel.Wait)
+	defer cancel()
+	for ctx.Err() == nil {
 		r, err := p.ask(ctx, t.Lender, pathEnd, q, p.channel.Wait)
 		if err == nil && r.err() == nil {
 			return r.Verdict
+		}
+		if err == nil {
+			break // another session is there
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(endPause):
 		}
 	}
 	if o == musiccore.OutcomeRefused {

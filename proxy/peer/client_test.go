@@ -2,6 +2,7 @@ package peer
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -50,6 +51,19 @@ func TestErrorsOfTheClient(t *testing.T) {
 	b.client.directory.(*directory).set(a.id, "")
 	assert.ErrorIs(t, b.borrow(t, a), ErrNoAddress)
 	assert.NotContains(t, ErrNoAddress.Error(), "try again", "which would not help while that proxy lives")
+}
+
+// A loan comes back with its UNLOCK in one piece: else the lender could lend to who has the lock by then, and
+// whom the UNLOCK is about to end.
+func TestALoanComesBackWithItsUnlock(t *testing.T) {
+	a, b := two(t)
+	lent := ticket()
+	lent.Lender = a.id
+	_, err := b.client.Unlock(t.Context(), Reference{a.id, testKey("x"), 2}, musiccore.Client{Role: "anna"}, musiccore.Return{Ticket: lent, Outcome: musiccore.OutcomeAcked})
+	require.NoError(t, err)
+	_, err = b.client.Unlock(t.Context(), Reference{a.id, testKey("x"), 3}, musiccore.Client{Role: "anna"}, musiccore.Return{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{fmt.Sprintf("unlock 2 by anna, 3 comes back as %d, lent by 00", musiccore.OutcomeAcked), "unlock 3 by anna"}, a.core.take())
 }
 
 // questionsOf returns how many questions with hints a client has had answered.

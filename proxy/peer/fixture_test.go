@@ -75,8 +75,12 @@ func (c *fakeCore) Lock(_ context.Context, _ musiccore.Key, q musiccore.Request,
 }
 
 // Unlock implements Sections.
-func (c *fakeCore) Unlock(_ context.Context, _ musiccore.Key, r musiccore.LockRef, by musiccore.Client) musiccore.Answer {
-	c.note("unlock %d by %s", r, by.Role)
+func (c *fakeCore) Unlock(_ context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client, back musiccore.Return) musiccore.Answer {
+	if back.Ticket.OK() && back.Ticket.Key == k {
+		c.note("unlock %d by %s, %d comes back as %d, lent by %x", r, by.Role, back.Ticket.Number, back.Outcome, back.Ticket.Lender[:1])
+	} else {
+		c.note("unlock %d by %s", r, by.Role)
+	}
 	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: r}}
 }
 

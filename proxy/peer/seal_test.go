@@ -94,7 +94,7 @@ func TestQuestionsAreNotReplayed(t *testing.T) {
 	lent, err := b.client.Begin(ctx, Reference{a.id, k, 1}, musiccore.Put, musiccore.SessionID{})
 	require.NoError(t, err)
 	assert.Equal(t, musiccore.VerdictTell, b.client.End(ctx, lent.Ticket, musiccore.OutcomeAcked))
-	_, err = b.client.Lock(ctx, a.id, k, musiccore.Request{Ref: 1}, musiccore.SessionID{})
+	_, err = b.client.Lock(ctx, a.id, k, musiccore.Request{Ref: 1}, Asker{})
 	require.NoError(t, err)
 	_, _, err = b.client.List(ctx, a.id, k)
 	require.NoError(t, err)

@@ -27,8 +27,8 @@ import (
 const (
 	maxQuestion  = 1 << 20                // bytes; a routing key has 64 KiB at most
 	maxTrusted   = 1024                   // open connections of proxies
-	maxUntrusted = 256                    // open connections on which no accepted question has come yet
-	maxEach      = 32                     // … of one address
+	maxUntrusted = 1024                   // open connections on which no accepted question has come yet
+	maxEach      = 256                    // … of one address: as many may a proxy open at once
 	readLimit    = 5 * time.Second        // for a question to arrive
 	writeLimit   = 10 * time.Second       // for a reply to be read
 	idleLimit    = 3 * time.Minute        // longer than unusedLimit, so that the other side closes first
@@ -46,7 +46,8 @@ type Sections interface {
 	// Lock is LOCK with a reference, or for a new one with PlaceBlock; a Grant of that comes with a loan
 	// to session to.
 	Lock(ctx context.Context, k musiccore.Key, q musiccore.Request, to musiccore.SessionID) musiccore.Answer
-	Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client) musiccore.Answer
+	// Unlock releases a reference. If back has a ticket, that is a loan which is given back before.
+	Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client, back musiccore.Return) musiccore.Answer
 	// Begin lends a ticket, or, if to is not zero, perhaps a loan to that session.
 	Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, to musiccore.SessionID) musiccore.Answer
 	// End ends an operation by its ticket, and blocks until the verdict.
@@ -194,7 +195,7 @@ func (s *Server) reply(r *http.Request, body []byte, f func(context.Context, que
 }
 
 // lock carries out LOCK … USING LOCK, or LOCK for a place in a block. If the sender of the latter no
-// longer waits, nobody knows the reference, and it is released at once.
+// longer waits and the token is its own, nobody can come for the reference, and it is released at once.
 func (s *Server) lock(ctx context.Context, q question) reply {
 	if q.Lock == nil || q.Ref < 1 && q.Lock.Place != musiccore.PlaceBlock {
 		return replyTo(musiccore.Answer{Err: musiccore.ErrNotHeld})
@@ -204,21 +205,20 @@ func (s *Server) lock(ctx context.Context, q question) reply {
 	}
 	q.Lock.Ref = q.Ref
 	a := s.sections.Lock(ctx, q.Key.key(), *q.Lock, q.lendTo())
-	if q.Ref == 0 && ctx.Err() != nil && a.Grant.Ref != 0 {
-		if a.Ticket.OK() {
-			s.sections.End(a.Ticket, musiccore.OutcomeRefused)
-		}
-		s.sections.Unlock(context.WithoutCancel(ctx), q.Key.key(), a.Grant.Ref, q.Lock.By)
+	if q.OwnToken && q.Ref == 0 && ctx.Err() != nil && a.Grant.Ref != 0 {
+		unused := musiccore.Return{Ticket: a.Ticket, Outcome: musiccore.OutcomeRefused}
+		s.sections.Unlock(context.WithoutCancel(ctx), q.Key.key(), a.Grant.Ref, q.Lock.By, unused)
 	}
 	return replyTo(a)
 }
 
 // unlock releases a reference, and takes back what was lent for it.
 func (s *Server) unlock(ctx context.Context, q question) reply {
+	var back musiccore.Return
 	if q.Ticket != nil {
-		s.end(ctx, q)
+		back = musiccore.Return{Ticket: q.ticket(), Outcome: q.Outcome}
 	}
-	return replyTo(s.sections.Unlock(ctx, q.Key.key(), q.Ref, q.By))
+	return replyTo(s.sections.Unlock(ctx, q.Key.key(), q.Ref, q.By, back))
 }
 
 // begin lends a ticket. If the sender no longer waits for it, it has not been used and is ended at
@@ -239,9 +239,7 @@ func (s *Server) end(_ context.Context, q question) reply {
 	if q.Ticket == nil {
 		return reply{}
 	}
-	t := q.Ticket.Ticket
-	t.Key, t.Lender = q.Key.key(), musiccore.SessionID{}
-	return reply{Verdict: s.sections.End(t, q.Outcome)}
+	return reply{Verdict: s.sections.End(q.ticket(), q.Outcome)}
 }
 
 // force ends the lock of a reference that is held at this proxy.

@@ -102,7 +102,7 @@ func TestDrainingServer(t *testing.T) {
 			return b.client.Begin(t.Context(), Reference{a.id, testKey("x"), 1}, musiccore.Put, musiccore.SessionID{})
 		},
 		func() (musiccore.Answer, error) {
-			return b.client.Lock(t.Context(), a.id, testKey("x"), musiccore.Request{Ref: 1}, musiccore.SessionID{})
+			return b.client.Lock(t.Context(), a.id, testKey("x"), musiccore.Request{Ref: 1}, Asker{})
 		},
 	} {
 		answer, err := ask()

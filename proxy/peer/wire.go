@@ -61,19 +61,27 @@ func (q *question) lendTo() musiccore.SessionID {
 	return musiccore.SessionID(*q.LendTo)
 }
 
+// ticket returns the ticket as the session that is asked has given it.
+func (q *question) ticket() musiccore.Ticket {
+	t := q.Ticket.Ticket
+	t.Key, t.Lender = q.Key.key(), musiccore.SessionID{}
+	return t
+}
+
 // question is a request to another proxy. The path says which fields are set.
 type question struct {
-	Session uuid.UUID          `json:"session"` // the session that is asked; any other refuses (docs/protocol.md 3.15, Remote)
-	Key     wireKey            `json:"key"`
-	Ref     musiccore.LockRef  `json:"ref,omitempty"`
-	Lock    *musiccore.Request `json:"lock,omitempty"`
-	Kind    musiccore.Kind     `json:"kind,omitempty"`
-	LendTo  *uuid.UUID         `json:"lend_to,omitempty"` // for Begin and Lock: the session that asks, if it takes loans
-	Ticket  *wireTicket        `json:"ticket,omitempty"`  // for End, and for Unlock: a loan that is given back with it
-	Outcome musiccore.Outcome  `json:"outcome,omitempty"`
-	By      musiccore.Client   `json:"by"`               // for Unlock and Force: the client
-	Reason  string             `json:"reason,omitempty"` // for Force
-	Hints   []wireHint         `json:"hints,omitempty"`
+	Session  uuid.UUID          `json:"session"` // the session that is asked; any other refuses (docs/protocol.md 3.15, Remote)
+	Key      wireKey            `json:"key"`
+	Ref      musiccore.LockRef  `json:"ref,omitempty"`
+	Lock     *musiccore.Request `json:"lock,omitempty"`
+	Kind     musiccore.Kind     `json:"kind,omitempty"`
+	LendTo   *uuid.UUID         `json:"lend_to,omitempty"`   // for Begin and Lock: the session that asks, if it takes loans
+	OwnToken bool               `json:"own_token,omitempty"` // for Lock: Asker.OwnToken
+	Ticket   *wireTicket        `json:"ticket,omitempty"`    // for End, and for Unlock: a loan that is given back with it
+	Outcome  musiccore.Outcome  `json:"outcome,omitempty"`
+	By       musiccore.Client   `json:"by"`               // for Unlock and Force: the client
+	Reason   string             `json:"reason,omitempty"` // for Force
+	Hints    []wireHint         `json:"hints,omitempty"`
 }
 
 // wireHint is a hint to the question's session.
