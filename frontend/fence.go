@@ -88,6 +88,13 @@ func (c *conn) beginUnderLock(b *begunOperation, k *lockedOperation, kind musicc
 		b.resume = c.keep(k, b)
 		return nil
 	}
+	if x := k.sent.condition; x != nil && a.Err == nil {
+		if r := x.known(c, k, a.Ticket); r != nil {
+			b.sent.ticket = a.Ticket
+			c.readKnown(&b.sent, k.header.Stream, r, inPlace)
+			return nil
+		}
+	}
 	f := c.stamp(k, b, a)
 	switch {
 	case f != nil:
@@ -225,6 +232,9 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 		return refusal.OfOperation(a.Err, b.sent.table, c.shownReference(&b.sent, k.request.ref))
 	}
 	b.sent.ticket = a.Ticket
+	if x := b.sent.condition; x != nil {
+		x.note(c, &b.sent.ticket)
+	}
 	fenceParameters(&k.request.parameters, int64(a.Ticket.Stamp), k.request.local)
 	if k.dated != nil {
 		k.body = k.dated(int64(a.Ticket.Stamp))

@@ -121,6 +121,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	_ = ln.Close()
 	helpers.Go(func() { s.drain(over) })
 	s.wg.Wait()
+	s.turns.group.Wait()
 	close(over)
 	helpers.Wait()
 	return err

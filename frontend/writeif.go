@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"sync"
@@ -28,12 +29,14 @@ type conditionalWrite struct {
 	first *lockStatement // its first statement, or the BATCH text; in memory of its own
 
 	read     lockedOperation
-	again    lockedOperation // the read of the partition, if none of the rows exists
+	again    lockedOperation // the read of the partition, if none of the rows exists but static columns may
 	write    lockedOperation
 	made     []*lockedOperation    // those that Cassandra is to prepare: they have the same text each time
 	put      func([]statement.Sum) // has write use the sums
 	warned   []string              // Cassandra's warnings about the reads
-	nextTurn func()                // ends the turn; may be called more than once
+	leaves   message.Row           // what it leaves in the columns that are read, see statement.Conditional.Leaves
+	columns  []*message.ColumnMetadata
+	nextTurn func() // ends the turn; may be called more than once
 }
 
 // readConditional reads the conditions of a write's statements. first is the first of them, or the
@@ -80,7 +83,10 @@ func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Fa
 
 // readsOf makes the reads for the conditions. Nothing of the client's request is kept.
 func (x *conditionalWrite) readsOf(h wire.Header, s *statement.Statement, q lockedRequest) {
-	x.read, x.again = queryOperation(h, x.Read(), s, q), queryOperation(h, x.ReadPartition(true), s, q)
+	x.read = queryOperation(h, x.Read(), s, q)
+	if len(x.Table.Static) > 0 {
+		x.again = queryOperation(h, x.ReadPartition(true), s, q)
+	}
 }
 
 // constant returns the operations whose text does not depend on the values or the stamp.
@@ -190,40 +196,56 @@ func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 			x.nextTurn()
 		}
 	}()
-	if e.OpCode != primitive.OpCodeResult {
+	switch {
+	case e.OpCode != primitive.OpCodeResult:
 		return e.Raw
+	case f.ticket.Kind == musiccore.Put:
+		return c.applied(e, f)
 	}
 	decoded, err := c.decode(e)
 	if err != nil {
 		c.end(err)
 		return nil
 	}
-	if f.ticket.Kind == musiccore.Put {
-		decoded.Body.Warnings = append(x.warned, decoded.Body.Warnings...)
-		return c.appliedRows(decoded, f.table, nil)
-	}
 	rows, ok := decoded.Body.Message.(*message.RowsResult)
 	if !ok {
 		return e.Raw
 	}
-	x.warned = append(x.warned, decoded.Body.Warnings...)
-	evaluation := x.Evaluate(rows.Metadata.Columns, rows.Data)
+	goesOn = true
+	return c.decideConditional(decoded, rows.Metadata.Columns, rows.Data, f, false)
+}
+
+// decideConditional evaluates the conditions on the rows that were read, and sends the write, or the next
+// read: in the place of the request that is being performed (inPlace), or between two others. It returns
+// the client's answer, or nil if another request has been sent to Cassandra. last is the answer to the
+// read.
+func (c *conn) decideConditional(last *frame.Frame, columns []*message.ColumnMetadata, rows message.RowSet, f *sentOperation, inPlace bool) []byte {
+	x, goesOn := f.condition, false
+	defer func() {
+		if !goesOn {
+			x.nextTurn()
+		}
+	}()
+	x.warned = append(x.warned, last.Body.Warnings...)
+	evaluation := x.Evaluate(columns, rows)
 	step, failure := evaluation.Next()
 	if step == condition.Write && failure == nil {
-		failure = x.putSums(evaluation)
+		failure = x.putSums(evaluation, c.version >= byte(primitive.ProtocolVersion4))
 	}
 	next, kind := x.write, musiccore.Put
 	switch {
 	case failure != nil:
-		return c.failureEnvelope(e.Stream, failure)
+		return c.failureEnvelope(last.Header.StreamId, failure)
 	case step == condition.Refuse:
-		decoded.Body.Warnings = x.warned
-		return c.refuseCondition(e.Stream, x, c.appliedRows(decoded, f.table, evaluation.Refusal()))
+		last.Body.Warnings = x.warned
+		return c.refuseCondition(last.Header.StreamId, x, c.refusedRows(last, f.table, evaluation.Refusal()))
 	case step == condition.ReadPartition:
 		next, kind = x.again, musiccore.Get
+	default:
+		x.columns, x.leaves = columns, x.Leaves()
 	}
 	goesOn = true
-	if f := c.sendUnderLock(&next, kind, false); f != nil {
+	if f := c.sendUnderLock(&next, kind, inPlace); f != nil {
 		c.rejectUnsent(&next, f)
 	}
 	return nil
@@ -261,21 +283,41 @@ func (c *conn) answerIfValid(stream int16, texts [][]byte, answer []byte) []byte
 }
 
 // putSums has the write use the sums of its additions.
-func (x *conditionalWrite) putSums(y *condition.Evaluation) *wire.Failure {
-	sums, f := x.Sums(y)
+func (x *conditionalWrite) putSums(y *condition.Evaluation, unset bool) *wire.Failure {
+	sums, f := x.Sums(y, unset)
 	if len(sums) > 0 {
 		x.put(sums)
 	}
 	return f
 }
 
-// appliedRows returns the answer to a conditional write, in Cassandra's form: [applied] is true if
-// refused is nil, else false, with the columns of refused after it. last is the answer to the last
-// request, whose preamble it gets.
-func (c *conn) appliedRows(last *frame.Frame, t *catalog.Table, refused *message.RowsResult) []byte {
+// applied returns the answer to a conditional write that was done, in Cassandra's form: a row with
+// [applied], which is true (v4 spec section 4.2.5.2). e is the answer to the write, whose preamble it gets.
+func (c *conn) applied(e wire.Envelope, f *sentOperation) []byte {
+	body, flags, err := c.plainAnswer(e)
+	cur := wire.Cursor{Body: body}
+	preamble := wire.ReadPreamble(&cur, flags)
+	if err != nil || cur.Bad {
+		c.end(cmp.Or(err, wire.ErrShort))
+		return nil
+	}
+	if len(f.condition.warned) > 0 {
+		preamble.AddWarnings(f.condition.warned)
+	}
+	b := wire.AppendRows(make([]byte, 0, 64+len(f.table.Keyspace)+len(f.table.Name)), f.table.Keyspace, f.table.Name, 1)
+	b = wire.AppendColumn(b, "[applied]", primitive.DataTypeCodeBoolean)
+	b = binary.BigEndian.AppendUint32(b, 1) // row
+	b = append(b, wire.Value(boolean(true))...)
+	return preamble.PutBefore(wire.ResponseEnvelope(c.version, e.Stream, primitive.OpCodeResult, b))
+}
+
+// refusedRows returns the answer to a conditional write that was not done, in Cassandra's form:
+// [applied] is false, with the columns of refused after it. last is the answer to the read, whose
+// preamble it gets.
+func (c *conn) refusedRows(last *frame.Frame, t *catalog.Table, refused *message.RowsResult) []byte {
 	columns := []*message.ColumnMetadata{{Keyspace: t.Keyspace, Table: t.Name, Name: "[applied]", Type: datatype.Boolean}}
-	all := message.RowSet{{boolean(refused == nil)}}
-	if refused != nil && len(refused.Data) > 0 {
+	all := message.RowSet{{boolean(false)}}
+	if len(refused.Data) > 0 {
 		columns, all = append(columns, refused.Metadata.Columns...), nil
 		for _, row := range refused.Data {
 			all = append(all, append(message.Row{boolean(false)}, row...))
@@ -295,10 +337,12 @@ func (c *conn) appliedRows(last *frame.Frame, t *catalog.Table, refused *message
 type turns struct {
 	mu      sync.Mutex
 	waiting map[musiccore.Key][]func()
+	group   sync.WaitGroup // of goroutines that have a turn
 }
 
-// take calls f when it is its turn: at once, or when the turn before ends, by the goroutine that
-// ends it. f must not block, and must have next called when the turn is over.
+// take calls f when it is its turn: at once, or when the turn before ends, in a goroutine of its own,
+// since f may answer a client that does not read, and end its turn at once, as many behind it may. f
+// must have next called when the turn is over. Server.Serve waits for these goroutines.
 func (t *turns) take(k musiccore.Key, f func(next func())) {
 	run := func() { f(sync.OnceFunc(func() { t.next(k) })) }
 	t.mu.Lock()
@@ -328,5 +372,5 @@ func (t *turns) next(k musiccore.Key) {
 	}
 	t.waiting[k] = queue[1:]
 	t.mu.Unlock()
-	queue[0]()
+	t.group.Go(queue[0])
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func BenchmarkSection(b *testing.B) {
 	}
 	for _, audit := range []string{"none", "ends", "all"} {
 		for _, clients := range []int{1, 16} {
-			for _, what := range []string{"write", "put", "auto", "lock-unlock", "hot"} {
+			for _, what := range []string{"write", "put", "auto", "if", "lock-unlock", "hot", "hot if"} {
 				b.Run(fmt.Sprintf("audit=%s/clients=%d/%s", audit, clients, what), func(b *testing.B) {
 					benchSections(b, what, audit, clients)
 				})
@@ -95,7 +96,7 @@ func benchSections(b *testing.B, what, audit string, clients int) {
 	all := make([]*sectionClient, clients)
 	for i := range all {
 		key := fmt.Sprintf("key %d", i)
-		if what == "hot" {
+		if strings.HasPrefix(what, "hot") {
 			key = what
 		}
 		all[i] = newSectionClient(b, address, key)
@@ -134,7 +135,7 @@ func sectionProxy(b *testing.B, audit string) string {
 	key := []catalog.Column{{Name: "k", Type: "text"}}
 	for i, policy := range []catalog.Policy{catalog.Auto, catalog.Reject} {
 		tables.Set([]string{"auto", "locked"}[i], "t", &catalog.Critical{
-			ID: [16]byte{byte(i + 1)}, Key: key, Primary: []string{"k"}, MaxLease: musiccore.Defaults().ClientLease, Settings: catalog.Settings{Unlocked: policy},
+			ID: [16]byte{byte(i + 1)}, Key: key, Primary: []string{"k"}, Columns: map[string]catalog.Column{"k": key[0], "v": {Name: "v", Type: "int"}}, MaxLease: musiccore.Defaults().ClientLease, Settings: catalog.Settings{Unlocked: policy},
 		})
 	}
 	tables.Of("plain", "t")
@@ -185,6 +186,10 @@ func loopback(b *testing.B, serve func(net.Conn)) string {
 func answerAtOnce(c net.Conn) {
 	defer func() { _ = c.Close() }()
 	w := newBenchWire(c)
+	row := envelopeOf(0, &message.RowsResult{
+		Metadata: &message.RowsMetadata{ColumnCount: 1, Columns: []*message.ColumnMetadata{{Keyspace: "auto", Table: "t", Name: "v", Type: datatype.Int}}},
+		Data:     message.RowSet{{{0, 0, 0, 1}}},
+	})
 	for {
 		stream, opcode, body, err := w.read()
 		if err != nil {
@@ -194,13 +199,21 @@ func answerAtOnce(c net.Conn) {
 		case primitive.OpCodeStartup:
 			err = w.send(stream, &message.Ready{})
 		case primitive.OpCodePrepare:
+			id := bytes.Repeat([]byte{byte(len(body))}, 16)
+			if id[0] = 0; bytes.HasPrefix(body[4:], []byte("SELECT")) {
+				id[0] = 1
+			}
 			err = w.send(stream, &message.PreparedResult{
-				PreparedQueryId: bytes.Repeat([]byte{byte(len(body))}, 16), ResultMetadata: &message.RowsMetadata{},
+				PreparedQueryId: id, ResultMetadata: &message.RowsMetadata{},
 				VariablesMetadata: &message.VariablesMetadata{Columns: []*message.ColumnMetadata{{Keyspace: "plain", Table: "t", Name: "k", Type: datatype.Varchar}}},
 			})
 		default:
-			w.void[3] = byte(stream)
-			_, err = c.Write(w.void)
+			answer := w.void
+			if opcode == primitive.OpCodeExecute && body[2] == 1 {
+				answer = row
+			}
+			answer[3] = byte(stream)
+			_, err = c.Write(answer)
 		}
 		if err != nil {
 			return
@@ -269,6 +282,8 @@ func newSectionClient(b *testing.B, address, key string) *sectionClient {
 	ref := binary.BigEndian.AppendUint64(nil, 0x0102030405060708)
 	c.prepare("write", "UPDATE plain.t SET v = 1 WHERE k = ?", []byte(key))
 	c.prepare("auto", "UPDATE auto.t SET v = 1 WHERE k = ?", []byte(key))
+	one := []byte{0, 0, 0, 1}
+	c.prepare("if", "UPDATE auto.t SET v = ? WHERE k = ? IF v = ?", one, []byte(key), one)
 	c.prepare("lock", "LOCK locked.t WHERE k = ?", []byte(key))
 	c.prepare("unlock", "UNLOCK locked.t WHERE k = ? USING LOCK ?", []byte(key), ref)
 	c.prepare("put", "UPDATE locked.t USING LOCK ? SET v = 1 WHERE k = ?", ref, []byte(key))
@@ -301,6 +316,8 @@ func (c *sectionClient) do(what string) {
 		c.lock("unlock")
 		c.ask("unlock")
 		return
+	case what == "hot if":
+		what = "if"
 	case what == "hot":
 		c.lock("put", "unlock")
 		c.ask("put")

@@ -190,7 +190,7 @@ func (p *parser) sets(s *Statement, end string) {
 
 // assigned reads a column that is assigned, and what is added to it at its end:
 //
-//	column | column = column + term | column = column -1 | column += term
+//	column | column = ? | column = column + term | column = column -1 | column += term
 func (p *parser) assigned(s *Statement) {
 	start := p.tok.Start
 	column := p.name("a column")
@@ -200,6 +200,9 @@ func (p *parser) assigned(s *Statement) {
 	name, named := nameOf(p.text, again)
 	named = named && p.tok.Kind == '=' && bytes.Equal(name.AppendTo(nil, p.text), column.AppendTo(nil, p.text))
 	switch {
+	case p.tok.Kind == '=' && again.Kind == '?' && (sign.Kind == ',' || isWord(p.text, sign, "WHERE")):
+		s.Bindings = append(s.Bindings, Binding{column, p.markers})
+		return
 	case p.tok.Kind == TokenOperator && p.text[p.tok.Start] == '+':
 		p.next()
 	case named && sign.Kind == '+':

@@ -44,6 +44,14 @@ type Assigned struct {
 	ReadsOld bool
 	// Additions are the assignments that add to a column at its end.
 	Additions []Addition
+	// Bindings are the assignments of a bound value.
+	Bindings []Binding
+}
+
+// Binding is column = ?, in SET.
+type Binding struct {
+	Column Name
+	Marker int // its index in the whole text, from 0
 }
 
 // Addition is column = column + value, column = column -1, or column += value, in SET.

@@ -60,12 +60,9 @@ func Append(dst []byte, h wire.Header, t *catalog.Table, g musiccore.Grant, ref 
 	start := len(dst)
 	h = wire.Header{Version: h.Version | wire.ResponseBit, Stream: h.Stream, OpCode: primitive.OpCodeResult}
 	dst = h.AppendTo(dst)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(primitive.ResultTypeRows))
-	dst = binary.BigEndian.AppendUint32(dst, uint32(primitive.RowsFlagGlobalTablesSpec))
-	dst = binary.BigEndian.AppendUint32(dst, width)
-	dst = appendString(appendString(dst, t.Keyspace), t.Name)
+	dst = wire.AppendRows(dst, t.Keyspace, t.Name, width)
 	for _, column := range shape() {
-		dst = binary.BigEndian.AppendUint16(appendString(dst, column.name), uint16(column.kind.Code()))
+		dst = wire.AppendColumn(dst, column.name, column.kind.Code())
 	}
 	dst = binary.BigEndian.AppendUint32(dst, 1) // row
 	dst = appendRow(dst, g, ref)
@@ -91,11 +88,6 @@ func appendRow(dst []byte, g musiccore.Grant, ref int64) []byte {
 	}
 	dst = appendBigint(dst, g.Lease.Milliseconds())
 	return appendBoolean(dst, g.OwnerDied)
-}
-
-// appendString appends a [string].
-func appendString(dst []byte, s string) []byte {
-	return append(binary.BigEndian.AppendUint16(dst, uint16(len(s))), s...)
 }
 
 // appendText appends a [value] of type text.

@@ -52,6 +52,79 @@ func (s *Statement) deletesRange() bool {
 	return s.deletesRows() && (!s.oneRow() || len(s.Critical.ClusteringColumns()) == 0)
 }
 
+// OfOneRow reports whether all that the conditions, and the write, need to know is one row, of which
+// Read returns nothing but Columns; of IF EXISTS, that there is a row.
+func (x *Conditional) OfOneRow() bool {
+	if x.Batch || x.Statics || x.Static != nil || len(x.Rows) != 1 || len(x.Conditions.Sums) > 0 {
+		return false
+	}
+	return !x.All || x.Rows[0].Existence == condition.ExistenceRequired
+}
+
+// Leaves returns what the write, once it is applied, leaves in the columns of Columns: one row that Read
+// returns from then on, until somebody writes again; of IF EXISTS it returns no columns, only whether
+// there is a row. It returns nil if that does not follow from the values bound to the statement, or if
+// they do not stay.
+func (x *Conditional) Leaves() [][]byte {
+	s := &x.parts[0]
+	if !x.OfOneRow() || x.Table.Mortal || s.Parsed.Verb != rewrite.Update || s.Parsed.TTL.Kind != rewrite.NoTerm {
+		return nil
+	}
+	if x.All {
+		return s.leavesRow()
+	}
+	var row [][]byte
+	for _, name := range x.Columns() {
+		value, ok := s.binds(name)
+		if !ok {
+			return nil
+		}
+		row = append(row, value)
+	}
+	return row
+}
+
+// leavesRow returns a row without columns if there is one after the UPDATE because of a value bound to
+// it; else nil.
+func (s *Statement) leavesRow() [][]byte {
+	for _, b := range s.Parsed.Bindings {
+		if _, ok := s.binds(s.name(b.Column)); ok {
+			return [][]byte{}
+		}
+	}
+	return nil
+}
+
+// asBound reports whether Cassandra returns the values of a type as they were bound.
+func asBound(kind string) bool {
+	switch kind {
+	case "ascii", "bigint", "blob", "boolean", "date", "decimal", "double", "float", "inet", "int", "smallint", "text", "time", "timestamp", "timeuuid",
+		"tinyint", "uuid", "varchar", "varint":
+		return true
+	}
+	return false
+}
+
+// binds returns the value that SET gives a column, if that is one bound value, and not null. ok reports
+// whether it is.
+func (s *Statement) binds(column string) (value []byte, ok bool) {
+	named := 0
+	for _, n := range s.Parsed.Sets {
+		if s.name(n) == column {
+			named++
+		}
+	}
+	if c := s.Critical.Columns[column]; named != 1 || !asBound(c.Type) || c.Static {
+		return nil, false
+	}
+	for _, b := range s.Parsed.Bindings {
+		if s.name(b.Column) == column {
+			return wire.Bound(s.Values, b.Marker)
+		}
+	}
+	return nil, false
+}
+
 // DeletesRange reports whether one of the statements deletes a range of rows, or a whole partition.
 func (x *Conditional) DeletesRange() bool {
 	return slices.ContainsFunc(x.parts, func(s Statement) bool { return s.deletesRange() })

@@ -64,18 +64,24 @@ func (s *Statement) source() *condition.Source {
 }
 
 // Sums returns the new values of all columns that the write adds to, computed from the rows that
-// were read for y.
-func (x *Conditional) Sums(y *condition.Evaluation) (all []Sum, f *wire.Failure) {
+// were read for y. A column that is null stays as it is (5.0: Constants.Adder), so that another statement
+// of the write may give it a value. unset says that the protocol has a value "not set"; without, null is
+// written.
+func (x *Conditional) Sums(y *condition.Evaluation, unset bool) (all []Sum, f *wire.Failure) {
 	for i, a := range x.additions {
 		s := &x.Conditions.Sums[i]
 		value, f := y.Summed(s)
 		if f != nil {
 			return nil, f
 		}
-		e := replace(a.Span, rewrite.Quote(s.Column)+" = null ")
-		if value != nil {
-			e.Text = rewrite.Quote(s.Column) + " = ? "
+		e := replace(a.Span, rewrite.Quote(s.Column)+" = ? ")
+		switch {
+		case value != nil:
 			e.values = [][]byte{wire.Value(value)}
+		case unset:
+			e.values = [][]byte{wire.Unset()}
+		default:
+			e.Text = rewrite.Quote(s.Column) + " = null "
 		}
 		all = append(all, Sum{a.part, e})
 	}

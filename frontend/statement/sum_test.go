@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 )
 
 // numbered is a table of int columns a | clustering c | v, w and the static st.
@@ -36,14 +37,20 @@ func TestSums(t *testing.T) {
 	assert.Equal(t, `SELECT "v", "st", "w" FROM "ks"."t" WHERE "a" = 1 AND "c" = 2`, string(x.Read().Text))
 	columns := []*message.ColumnMetadata{{Name: "v", Type: datatype.Int}, {Name: "st", Type: datatype.Int}, {Name: "w", Type: datatype.Int}}
 	y := x.Evaluate(columns, message.RowSet{{[]byte(one(7)), []byte(one(10)), nil}})
-	sums, f := x.Sums(y)
-	require.Nil(t, f)
-	for _, sum := range sums {
-		s.Put(sum)
+	for unset, want := range map[bool]Query{
+		false: {[]byte(`"w" = null `), [][]byte{bound(one(9)), bound(one(9)), bound(one(15))}},
+		true:  {[]byte(`"w" = ? `), [][]byte{bound(one(9)), bound(one(9)), bound(one(15)), wire.Unset()}},
+	} {
+		own := *s
+		sums, f := x.Sums(y, unset)
+		require.Nil(t, f)
+		for _, sum := range sums {
+			own.Put(sum)
+		}
+		q := own.Write(RequestStamps)
+		assert.Equal(t, `UPDATE "ks".t  USING TTL ?  SET "v" = ? , l = l + [1], "st" = ? , `+string(want.Text)+` WHERE a = 1 AND c = 2 `, string(q.Text))
+		assert.Equal(t, want.Values, q.Values)
 	}
-	q := s.Write(RequestStamps)
-	assert.Equal(t, `UPDATE "ks".t  USING TTL ?  SET "v" = ? , l = l + [1], "st" = ? , "w" = null  WHERE a = 1 AND c = 2 `, string(q.Text))
-	assert.Equal(t, [][]byte{bound(one(9)), bound(one(9)), bound(one(15))}, q.Values)
 }
 
 // What the proxy does not add as Cassandra does is refused, or left to Cassandra to refuse.

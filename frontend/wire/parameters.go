@@ -190,6 +190,9 @@ func Bound(values [][]byte, i int) (value []byte, ok bool) {
 	return values[i][4:], int32(binary.BigEndian.Uint32(values[i])) >= 0
 }
 
+// Unset returns the value "not set".
+func Unset() []byte { return []byte{0xff, 0xff, 0xff, 0xfe} }
+
 // IsUnset reports whether value i, which must exist, is "not set" (v4 spec section 3, a [value] of
 // length -2).
 func IsUnset(values [][]byte, i int) bool {

@@ -83,9 +83,12 @@ func preambleOf(b *frame.Body) (p Preamble) {
 	return p
 }
 
-// PutBefore returns a copy of the response raw, which must have no preamble, with p as its
-// preamble.
+// PutBefore returns the response raw, which must have no preamble, with p as its preamble: a copy, or raw
+// itself if p is empty.
 func (p Preamble) PutBefore(raw []byte) []byte {
+	if len(p.Tracing)+len(p.Warnings)+len(p.Payload) == 0 {
+		return raw
+	}
 	h := ReadHeader(raw)
 	for flag, part := range map[primitive.HeaderFlag][]byte{
 		primitive.HeaderFlagTracing: p.Tracing, primitive.HeaderFlagWarning: p.Warnings, primitive.HeaderFlagCustomPayload: p.Payload,

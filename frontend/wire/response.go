@@ -62,6 +62,26 @@ func ResponseEnvelope(version byte, stream int16, opcode primitive.OpCode, body 
 	return append(h.AppendTo(make([]byte, 0, HeaderSize+len(body))), body...)
 }
 
+// AppendRows appends the body of a RESULT with rows of a table up to its columns, of which there are so
+// many (v4 spec section 4.2.5.2). AppendColumn for each of them follows, then the number of rows and their
+// values.
+func AppendRows(dst []byte, keyspace, table string, columns uint32) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(primitive.ResultTypeRows))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(primitive.RowsFlagGlobalTablesSpec))
+	dst = binary.BigEndian.AppendUint32(dst, columns)
+	return appendString(appendString(dst, keyspace), table)
+}
+
+// AppendColumn appends a column of a type that has no parameters.
+func AppendColumn(dst []byte, name string, kind primitive.DataTypeCode) []byte {
+	return binary.BigEndian.AppendUint16(appendString(dst, name), uint16(kind))
+}
+
+// appendString appends a [string].
+func appendString(dst []byte, s string) []byte {
+	return append(binary.BigEndian.AppendUint16(dst, uint16(len(s))), s...)
+}
+
 // UnsupportedVersion returns the answer to a client whose protocol version the proxy does not
 // speak; first are the first bytes of its request, at least one. It is what Cassandra answers: in a
 // version that the client can read, on stream 0, with the text by which drivers negotiate a lower
