@@ -29,6 +29,7 @@ test: accord
 else
 test: ## everything that CI runs: vet, unit tests and the whole against real Cassandra, all with -race; VERSION=6: what accord runs
 	$(GO) vet ./...
+	$(GO) vet -tags compat ./integration/...
 	for module in integration/bench integration/evaluate integration/apps/shop/go clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
 	drawn=$$($(DRAWN)); \
 	$(GO) test -race -timeout 25m $$($(GO) list ./... | grep -v -e '^music/integration' -e '^music/model' -e '^music/cmd/music-demo' | grep -vxF "$$drawn"); \
@@ -43,6 +44,7 @@ endif
 
 check: ## vet, and the tests that need no Cassandra: under two minutes
 	$(GO) vet ./...
+	$(GO) vet -tags compat ./integration/...
 	for module in integration/bench integration/evaluate integration/apps/shop/go clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
 	$(GO) test . ./config ./rewrite ./frontend/... ./musiccore ./cmd/music
 

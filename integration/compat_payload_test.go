@@ -24,9 +24,9 @@ func mirrorNode(t *testing.T) string {
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
 	c, err := cassandra.Start(ctx, cassandra.Options{
-		Dir: filepath.Join(needEnvironment(t).runDir, "integration-mirror"), RunDir: needEnvironment(t).runDir, FastJIT: true, Properties: cassandra.Once(), Log: os.Stderr,
+		Dir: filepath.Join(needEnvironment(t).runDir, "integration-mirror"), RunDir: needEnvironment(t).runDir, FastJIT: true, Log: os.Stderr,
 		Address:    func(int) string { return "127.0.14.1" },
-		Properties: map[string]string{"cassandra.custom_query_handler_class": "org.apache.cassandra.cql3.CustomPayloadMirroringQueryHandler"},
+		Properties: cassandra.Once("cassandra.custom_query_handler_class", "org.apache.cassandra.cql3.CustomPayloadMirroringQueryHandler"),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Wipe()) })

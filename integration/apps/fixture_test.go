@@ -42,10 +42,10 @@ func start(t *testing.T) *world {
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
 	node, err := cassandra.Start(ctx, cassandra.Options{
-		Dir: filepath.Join(runDir, "apps-node"), RunDir: runDir, Heap: "768m", FastJIT: true, Properties: cassandra.Once(),
+		Dir: filepath.Join(runDir, "apps-node"), RunDir: runDir, Heap: "768m", FastJIT: true,
 		Address: func(int) string { return nodeAddress }, Log: os.Stderr,
 		Yaml:       map[string]string{"cas_contention_timeout": "30s", "write_request_timeout": "30s", "read_request_timeout": "30s"}, // on a busy machine
-		Properties: map[string]string{"cassandra.unsafesystem": "true"},                                                               // a schema change is not flushed: the suites make hundreds
+		Properties: cassandra.Once("cassandra.unsafesystem", "true"),                                                                  // a schema change is not flushed: the suites make hundreds
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, node.Wipe()) })

@@ -116,6 +116,9 @@ func (l layout) settings() map[string]string {
 		"concurrent_writes":            "16",
 		"concurrent_compactors":        "1",
 		"native_transport_max_threads": "64",
+
+		// Where it is full, Cassandra may forget a statement before its first EXECUTE.
+		"prepared_statements_cache_size": "64MiB",
 	}
 	if l.joining != nil {
 		settings["auto_bootstrap"] = strconv.FormatBool(l.joining.Bootstrap)

@@ -111,7 +111,7 @@ func TestStartHearsItsContext(t *testing.T) {
 	c, err := startFakes(t.Context(), t, o, f)
 	must(t, err)
 	f.refused.Store(1 << 20)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	n := c.Nodes()[0]
 	err = n.Restart(ctx)

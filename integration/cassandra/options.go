@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -59,8 +60,14 @@ func Durable(yaml map[string]string) map[string]string {
 const flushSchema = "cassandra.test.flush_local_schema_changes"
 
 // Once returns Options.Properties of nodes that are started only once: their schema changes are not flushed, which is most of what
-// these take.
-func Once() map[string]string { return map[string]string{flushSchema: "false"} }
+// these take. others are further properties, in pairs of a name and a value.
+func Once(others ...string) map[string]string {
+	all := map[string]string{flushSchema: "false"}
+	for pair := range slices.Chunk(others, 2) {
+		all[pair[0]] = pair[1]
+	}
+	return all
+}
 
 // Access says how a client logs in, if Yaml requires it.
 type Access struct {
