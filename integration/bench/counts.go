@@ -14,20 +14,36 @@ import (
 // lwtsOf returns how many LWTs the node has applied to the lock rows of a table: each LWT is one
 // write at each replica, nothing else writes to them, and Cassandra counts the writes.
 func (n *realNode) lwtsOf(table string) (int64, error) {
+	companion, err := n.companion(table)
+	if err != nil {
+		return 0, err
+	}
+	return n.number("SELECT count FROM system_views.local_write_latency WHERE keyspace_name = 'bench' AND table_name = '" + companion + "'")
+}
+
+// companion returns the name of the table with the lock rows of a table.
+func (n *realNode) companion(table string) (string, error) {
+	l, err := dialKeys(n.node.address)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = l.Close() }()
+	id, err := l.cell("SELECT id FROM system_schema.tables WHERE keyspace_name = 'bench' AND table_name = '" + table + "'")
+	return "music_lock_" + hex.EncodeToString(id), err
+}
+
+// number returns the number with which the node answers a query.
+func (n *realNode) number(query string) (int64, error) {
 	l, err := dialKeys(n.node.address)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = l.Close() }()
-	id, err := l.cell("SELECT id FROM system_schema.tables WHERE keyspace_name = 'bench' AND table_name = '" + table + "'")
-	if err != nil {
-		return 0, err
+	cell, err := l.cell(query)
+	if err != nil || len(cell) != 8 {
+		return 0, fmt.Errorf("%s: %x, %w", query, cell, err)
 	}
-	count, err := l.cell("SELECT count FROM system_views.local_write_latency WHERE keyspace_name = 'bench' AND table_name = 'music_lock_" + hex.EncodeToString(id) + "'")
-	if err != nil || len(count) != 8 {
-		return 0, fmt.Errorf("writes of the lock rows of %s: %x, %w", table, count, err)
-	}
-	return int64(binary.BigEndian.Uint64(count)), nil //nolint:gosec // G115: a count
+	return int64(binary.BigEndian.Uint64(cell)), nil //nolint:gosec // G115: a count
 }
 
 // cell returns the one value in the answer to a statement.

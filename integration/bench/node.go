@@ -187,8 +187,11 @@ func (w *writer) turn(table string) error {
 }
 
 // put writes a value under the lock that it holds.
-func (w *writer) put(value []byte) error {
-	_, err := w.do("UPDATE bench.locked USING LOCK ? SET v = ? WHERE k = ?", w.ref, value, w.key)
+func (w *writer) put(value []byte) error { return w.putIn("bench.locked", value) }
+
+// putIn writes under the lock of a key of a table.
+func (w *writer) putIn(table string, value []byte) error {
+	_, err := w.do("UPDATE "+table+" USING LOCK ? SET v = ? WHERE k = ?", w.ref, value, w.key)
 	return err
 }
 

@@ -73,12 +73,15 @@ func (w *writer) held(value []byte) error {
 }
 
 // section locks, writes once and unlocks.
-func (w *writer) section(value []byte) error {
-	if err := w.lock("bench.locked"); err != nil {
+func (w *writer) section(value []byte) error { return w.sectionIn("bench.locked", value) }
+
+// sectionIn is section on a table.
+func (w *writer) sectionIn(table string, value []byte) error {
+	if err := w.lock(table); err != nil {
 		return err
 	}
-	err := w.put(value)
-	if fault := w.unlock("bench.locked"); err == nil {
+	err := w.putIn(table, value)
+	if fault := w.unlock(table); err == nil {
 		err = fault
 	}
 	return err

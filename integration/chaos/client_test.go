@@ -25,6 +25,7 @@ type client struct {
 	sessions [sites]*gocql.Session
 	at       int // the proxy that it uses now
 	puts     int
+	last     int // the value that its last operation in this section put or got; 0: none, or it is not known
 	grants   int
 }
 
@@ -74,6 +75,7 @@ func (c *client) lock(ctx context.Context, key string) int64 {
 
 // section does some operations under a reference, and usually unlocks it.
 func (c *client) section(ctx context.Context, key string, ref int64) {
+	c.last = 0
 	for range 1 + c.random.IntN(c.longest) {
 		o := op{client: c.id, key: key, ref: ref, put: c.random.IntN(2) == 0}
 		err := c.operate(ctx, &o)
@@ -94,11 +96,13 @@ func (c *client) section(ctx context.Context, key string, ref int64) {
 func (c *client) operate(ctx context.Context, o *op) error {
 	o.called = c.history.now()
 	var err error
-	if o.put {
-		c.puts++
-		o.value = c.id*1_000_000 + c.puts
+	switch {
+	case o.put && c.last != 0 && c.random.IntN(2) == 0:
+		err = c.putIf(ctx, o)
+	case o.put:
+		o.value = c.nextValue()
 		err = c.statement("UPDATE chaos.t USING LOCK %d SET v = %d WHERE k = '%s'", o.ref, o.value, o.key).ExecContext(ctx)
-	} else {
+	default:
 		err = c.statement("SELECT v FROM chaos.t WHERE k = '%s' USING LOCK %d", o.key, o.ref).ScanContext(ctx, &o.value)
 		if errors.Is(err, gocql.ErrNotFound) {
 			err = nil
@@ -106,6 +110,28 @@ func (c *client) operate(ctx context.Context, o *op) error {
 	}
 	o.returned = c.history.now()
 	o.outcome, o.over = judged(err)
+	if c.last = o.value; o.outcome != done {
+		c.last = 0
+	}
+	return err
+}
+
+// nextValue returns a value that is put only once.
+func (c *client) nextValue() int {
+	c.puts++
+	return c.id*1_000_000 + c.puts
+}
+
+// putIf puts a value if the last one is still there. If it is not, the operation was a get.
+func (c *client) putIf(ctx context.Context, o *op) error {
+	o.value = c.nextValue()
+	row := map[string]any{}
+	q := c.sessions[c.at].Query("UPDATE chaos.t USING LOCK ? SET v = ? WHERE k = ? IF v = ?", o.ref, o.value, o.key, c.last)
+	applied, err := q.MapScanCASContext(ctx, row)
+	if err == nil && !applied {
+		o.put = false
+		o.value, _ = row["v"].(int)
+	}
 	return err
 }
 

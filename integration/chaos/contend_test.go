@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 
 var (
 	contendFor     = flag.Duration("contend.for", 0, "measure one key that three sites want, each way for so long; 0: do not")
+	contendOnly    = flag.String("contend.only", "", "measure the ways whose name matches this expression only")
 	contendClients = flag.String("contend.clients", "1,3", "clients at each site, one measurement for each number")
 )
 
@@ -72,7 +74,7 @@ func beside() plan {
 
 // contests returns the ways to write one key that other clients write, too.
 func contests() []contest {
-	return []contest{
+	return chosen([]contest{
 		{name: "lock, put, unlock through the site's proxy", port: theProxy, one: onePut},
 		{name: "lock, get, put, unlock through the site's proxy", port: theProxy, one: func(ctx context.Context, c *contender, key string) error {
 			return c.section(ctx, key, c.raise)
@@ -81,20 +83,31 @@ func contests() []contest {
 			name: "UPDATE … IF on the site's node, after a SERIAL read", port: theNode, one: raceOnce,
 			create: "INSERT INTO contend.plain (k, v) VALUES ('%s', 0)",
 		},
-	}
+		{name: "UPDATE … IF EXISTS on the site's node", port: theNode, one: writeIf("plain", "IF EXISTS"), create: "INSERT INTO contend.plain (k, v) VALUES ('%s', 0)"},
+		{name: "UPDATE … IF EXISTS with unlocked=auto", port: theProxy, one: writeIf("auto", "IF EXISTS"), create: "INSERT INTO contend.auto (k, v) VALUES ('%s', 0)"},
+	})
+}
+
+// chosen returns the ways that are to be measured.
+func chosen(all []contest) []contest {
+	only := regexp.MustCompile(*contendOnly)
+	return slices.DeleteFunc(all, func(way contest) bool { return !only.MatchString(way.name) })
 }
 
 // alone returns the ways to write keys that no other client uses. A key that is one of many is used
 // again only after its proxy has released it.
 func alone() []contest {
 	const always, many, each = 1, 10, 1 << 30
-	return []contest{
+	return chosen([]contest{
 		{name: "QUORUM write through the site's proxy", port: theProxy, one: plainOnce, keys: always},
 		{name: "lock, put, unlock, a key that stays", port: theProxy, one: onePut, keys: always},
 		{name: "lock, put, unlock, a key of before", port: theProxy, one: onePut, keys: many},
 		{name: "lock, put, unlock, a new key", port: theProxy, one: onePut, keys: each},
-		{name: "UPDATE … IF on the site's node, a new key", port: theNode, one: ifOnce, keys: each},
-	}
+		{name: "INSERT … IF NOT EXISTS on the site's node, a new key", port: theNode, one: ifAbsent("plain"), keys: each},
+		{name: "INSERT … IF NOT EXISTS with unlocked=auto, a new key", port: theProxy, one: ifAbsent("auto"), keys: each},
+		{name: "UPDATE … IF on the site's node, a key that stays", port: theNode, one: writeIf("plain", "IF v != -1"), keys: always},
+		{name: "UPDATE … IF with unlocked=auto, a key that stays", port: theProxy, one: writeIf("auto", "IF v != -1"), keys: always},
+	})
 }
 
 // TestContendedKey measures how many sections per second clients at three sites do on one key, and
@@ -164,6 +177,7 @@ func (w *world) contendable(t *testing.T) *gocql.Session {
 	for _, cql := range []string{
 		"CREATE KEYSPACE contend WITH replication = " + w.plan.replication(),
 		"CREATE TABLE contend.plain (k text PRIMARY KEY, v int) WITH speculative_retry = 'ALWAYS'",
+		"CREATE TABLE contend.auto (k text PRIMARY KEY, v int) WITH comment = '@critical(unlocked=auto)' AND speculative_retry = 'ALWAYS'",
 		"CREATE TABLE contend.t (k text PRIMARY KEY, v int) WITH comment = '@critical' AND speculative_retry = 'ALWAYS'",
 	} {
 		must(t, session.Query(cql).Exec())
@@ -272,13 +286,25 @@ func (c *contender) once(ctx context.Context, q *gocql.Query) error {
 	return nil
 }
 
-// plainOnce writes without a lock; ifOnce by a lightweight transaction whose condition holds.
+// plainOnce writes without a lock.
 func plainOnce(ctx context.Context, c *contender, key string) error {
 	return c.once(ctx, c.session.Query("UPDATE contend.plain SET v = 1 WHERE k = ?", key))
 }
 
-func ifOnce(ctx context.Context, c *contender, key string) error {
-	return c.once(ctx, c.session.Query("UPDATE contend.plain SET v = 1 WHERE k = ? IF v = null", key).SerialConsistency(gocql.Serial))
+// ifAbsent writes the row of a key that has none.
+func ifAbsent(table string) func(context.Context, *contender, string) error {
+	return func(ctx context.Context, c *contender, key string) error {
+		q := c.session.Query("INSERT INTO contend."+table+" (v, k) VALUES (?, ?) IF NOT EXISTS", len(c.sections), key)
+		return c.once(ctx, q.SerialConsistency(gocql.Serial))
+	}
+}
+
+// writeIf writes under a condition, which is to hold.
+func writeIf(table, condition string) func(context.Context, *contender, string) error {
+	return func(ctx context.Context, c *contender, key string) error {
+		q := c.session.Query("UPDATE contend."+table+" SET v = ? WHERE k = ? "+condition, len(c.sections), key)
+		return c.once(ctx, q.SerialConsistency(gocql.Serial))
+	}
 }
 
 // put writes a value; raise reads the value and writes it raised by one.

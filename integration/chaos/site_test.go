@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,6 +39,8 @@ type world struct {
 	network *wan.WAN
 	nodes   *cassandra.Cluster
 	proxies [sites]*proxy
+	counted [sites]int // loans that each proxy told at the last count
+	loans   [sites]int // … and has taken in all
 }
 
 // plan is the configuration of a world.
@@ -265,17 +268,38 @@ func asked(t *testing.T, node *gocql.Session, site string) (n int64) {
 	return n
 }
 
-// loans returns how many loans each proxy has taken since it was started.
-func (w *world) loans(t *testing.T) (all []string) {
-	t.Helper()
-	for _, p := range w.proxies {
-		answer, err := http.Get("http://" + p.metrics() + "/metrics")
-		must(t, err)
-		text, err := io.ReadAll(answer.Body)
-		must(t, errors.Join(err, answer.Body.Close()))
-		_, rest, _ := strings.Cut(string(text), "\nmusic_loans_total ")
-		n, _, _ := strings.Cut(rest, "\n")
-		all = append(all, n)
+// countLoans adds the loans that each proxy has taken since it was asked before, if it answers. A proxy
+// that was started anew has counted from nothing.
+func (w *world) countLoans() {
+	for i, p := range w.proxies {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		n, err := p.loans(ctx)
+		cancel()
+		if err != nil {
+			continue
+		}
+		if n < w.counted[i] {
+			w.counted[i] = 0
+		}
+		w.loans[i], w.counted[i] = w.loans[i]+n-w.counted[i], n
 	}
-	return all
+}
+
+// loans returns how many loans a proxy has taken since it was started.
+func (p *proxy) loans(ctx context.Context) (int, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.metrics()+"/metrics", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return 0, err
+	}
+	text, err := io.ReadAll(answer.Body)
+	if err = errors.Join(err, answer.Body.Close()); err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), "\nmusic_loans_total ")
+	n, _, _ := strings.Cut(rest, "\n")
+	return strconv.Atoi(n)
 }
