@@ -26,6 +26,7 @@ type ownSection struct {
 	kind    musiccore.Kind
 	granted func()           // called before first is sent; may be nil
 	onEmpty *lockedOperation // the put to send instead if the key has no row; nil if there is none
+	group   *group           // that waits for the lock, too; nil: none
 	begun   begunOperation   // first, once it has begun
 
 	inPlace bool // the client's request is being performed
@@ -75,7 +76,14 @@ func (w *ownSection) answered(a musiccore.Answer) {
 
 // lockAnswered continues with the answer to the LOCK.
 func (w *ownSection) lockAnswered(a musiccore.Answer, inPlace bool) {
-	if f := w.lockGranted(a, inPlace); f != nil {
+	f := w.lockGranted(a, inPlace)
+	switch {
+	case w.waiting.cancelled():
+		w.group.over()
+	case f != nil:
+		w.group.refuse(f)
+	}
+	if f != nil {
 		w.waiting.conn.reject(w.first.header, f)
 	}
 }

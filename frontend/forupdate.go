@@ -76,6 +76,9 @@ func (c *conn) release(k lockedOperation) {
 // rejectUnsent answers an operation that was not sent with an error. A lock that was taken only for
 // it is released first.
 func (c *conn) rejectUnsent(k *lockedOperation, f *wire.Failure) {
+	if x := k.sent.condition; x != nil {
+		x.group.refuse(f)
+	}
 	k.sent.done()
 	if k.sent.update == nil || !k.sent.update.fresh {
 		c.reject(k.header, f)

@@ -95,6 +95,7 @@ type Server struct {
 	clientLog zerolog.Logger // Log with a bound, for events that clients cause
 	prepared  *preparedStatements
 	turns     turns
+	groups    groups
 	lastID    atomic.Uint64
 
 	mu    sync.Mutex
@@ -122,6 +123,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	helpers.Go(func() { s.drain(over) })
 	s.wg.Wait()
 	s.turns.group.Wait()
+	s.groups.running.Wait()
 	close(over)
 	helpers.Wait()
 	return err

@@ -37,6 +37,9 @@ type conditionalWrite struct {
 	leaves   message.Row           // what it leaves in the columns that are read, see statement.Conditional.Leaves
 	columns  []*message.ColumnMetadata
 	nextTurn func() // ends the turn; may be called more than once
+	group    *group // that may wait for it; nil: none
+	fails    bool   // of one in a group: its condition does not hold
+	refused  []byte // … and this is its answer
 }
 
 // readConditional reads the conditions of a write's statements. first is the first of them, or the
@@ -127,9 +130,15 @@ func (c *conn) startConditional(x *conditionalWrite, onEmpty *lockedOperation) *
 		k.sent.condition = x
 	}
 	if x.read.request.ref == 0 {
-		w := &ownSection{first: x.read, kind: musiccore.Get, onEmpty: onEmpty}
+		if onEmpty == nil && c.join(x) {
+			return nil
+		}
+		w := &ownSection{first: x.read, kind: musiccore.Get, onEmpty: onEmpty, group: x.group}
 		w.granted = func() {
-			x.nextTurn = w.end
+			x.nextTurn = func() {
+				w.end()
+				x.group.over()
+			}
 			for _, k := range append(all, &w.first) {
 				k.request.ref, k.sent.alone = w.ref, primitive.WriteTypeCas
 			}
@@ -197,9 +206,15 @@ func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 		}
 	}()
 	switch {
-	case e.OpCode != primitive.OpCodeResult:
-		return e.Raw
-	case f.ticket.Kind == musiccore.Put:
+	case f.ticket.Kind != musiccore.Put && e.OpCode == primitive.OpCodeResult:
+	default:
+		c.answerGroup(x.group, e)
+		switch {
+		case e.OpCode != primitive.OpCodeResult:
+			return e.Raw
+		case x.fails:
+			return x.refused
+		}
 		return c.applied(e, f)
 	}
 	decoded, err := c.decode(e)
@@ -227,6 +242,10 @@ func (c *conn) decideConditional(last *frame.Frame, columns []*message.ColumnMet
 		}
 	}()
 	x.warned = append(x.warned, last.Body.Warnings...)
+	if others := x.group.decide(); len(others) > 0 {
+		goesOn = true
+		return c.decideGroup(last, rowSeen{columns, rows}, f, others, inPlace)
+	}
 	evaluation := x.Evaluate(columns, rows)
 	step, failure := evaluation.Next()
 	if step == condition.Write && failure == nil {
@@ -304,11 +323,15 @@ func (c *conn) applied(e wire.Envelope, f *sentOperation) []byte {
 	if len(f.condition.warned) > 0 {
 		preamble.AddWarnings(f.condition.warned)
 	}
-	b := wire.AppendRows(make([]byte, 0, 64+len(f.table.Keyspace)+len(f.table.Name)), f.table.Keyspace, f.table.Name, 1)
+	return preamble.PutBefore(wire.ResponseEnvelope(c.version, e.Stream, primitive.OpCodeResult, appliedRow(f.table)))
+}
+
+// appliedRow returns the body of the answer to a conditional write that was done.
+func appliedRow(t *catalog.Table) []byte {
+	b := wire.AppendRows(make([]byte, 0, 64+len(t.Keyspace)+len(t.Name)), t.Keyspace, t.Name, 1)
 	b = wire.AppendColumn(b, "[applied]", primitive.DataTypeCodeBoolean)
 	b = binary.BigEndian.AppendUint32(b, 1) // row
-	b = append(b, wire.Value(boolean(true))...)
-	return preamble.PutBefore(wire.ResponseEnvelope(c.version, e.Stream, primitive.OpCodeResult, b))
+	return append(b, wire.Value(boolean(true))...)
 }
 
 // refusedRows returns the answer to a conditional write that was not done, in Cassandra's form:

@@ -155,3 +155,19 @@ func TestSameSeedSameRun(t *testing.T) {
 		hashes[once.hash] = seed
 	}
 }
+
+// TestWhoIsGoneHearsNothing: a process that is gone for ever takes no request of a client that still goes
+// there, and does nothing any more. If it answered, its core would rightly serve gets beside a put of which
+// the checker says that it ended with the process (C9).
+func TestWhoIsGoneHearsNothing(t *testing.T) {
+	s := newSim(1)
+	p, x, heard := s.proxies[0], s.newChance(), false
+	p.quit = true
+	p.life++ // as heal does
+	s.call(&x, p, func(*proxy, func(Answer)) { heard = true }, func(*proxy, Answer) {})
+	p.after(0, func() { heard = true })
+	s.run(s.now)
+	if heard {
+		t.Fatal("a process that is gone for ever goes on")
+	}
+}

@@ -95,6 +95,15 @@ func (s *Statement) leavesRow() [][]byte {
 	return nil
 }
 
+// Overwrites reports whether the statement is an UPDATE that gives each column it names a bound value. Of two
+// that differ in their values only, the earlier one leaves nothing once the later one is done.
+func (s *Statement) Overwrites() bool {
+	bound := s.Parsed.Bindings
+	return s.Parsed.Verb == rewrite.Update && len(bound) == len(s.Parsed.Sets) && !slices.ContainsFunc(bound, func(b rewrite.Binding) bool {
+		return wire.IsUnset(s.Values, b.Marker)
+	})
+}
+
 // asBound reports whether Cassandra returns the values of a type as they were bound.
 func asBound(kind string) bool {
 	switch kind {

@@ -1,0 +1,266 @@
+package frontend
+
+import (
+	"bytes"
+	"sync"
+
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
+	"music/frontend/catalog"
+	"music/frontend/condition"
+	"music/frontend/refusal"
+	"music/frontend/wire"
+	"music/musiccore"
+)
+
+// group is writes with IF of clients that know of no lock, which are one statement on one row with other
+// values, while they wait for the lock of their key: a group commit. Only the first of them takes the
+// lock. It evaluates the conditions of all in the order in which they came, each on the row that those
+// before it leave, and sends the last write whose condition holds: that gives all columns their values
+// anew, so nothing of those before it would be left. All are answered when Cassandra has answered.
+//
+// Its methods may be called by any goroutine, and on nil, which is the group of a write that has none.
+type group struct {
+	all  *groups
+	name groupName
+
+	waiting []*groupMember // the others, until the first one has read the row; guarded by all.mu
+	decided []*groupMember // the others from then on, until they are answered; guarded by all.mu
+}
+
+// groupMember is a write of a group that is not the first.
+type groupMember struct {
+	*conditionalWrite
+	request operation
+}
+
+// groupName is what the writes of a group have in common.
+type groupName struct {
+	key   musiccore.Key
+	table *catalog.Critical // the state of the table
+	rest  string            // who may see and write the row, and all that is sent to Cassandra but the values that are written
+}
+
+// groups are those of a server that writes can still join.
+type groups struct {
+	mu      sync.Mutex
+	open    map[groupName]*group
+	running sync.WaitGroup // of goroutines that answer members, since a client may not be reading, or carry them out anew
+}
+
+// groupName returns the name of the group that a write may be in. ok is false if it must go alone: what it
+// leaves does not follow from its values, or it is not certain that the last write of a group gives every
+// column a value which it would have given.
+func (c *conn) groupName(x *conditionalWrite) (n groupName, ok bool) {
+	s, w := x.first, &x.write
+	if s.prepared == nil || w.dated != nil || s.Timed() || c.authenticated.Load() && c.claimedRole == "" || !s.Overwrites() {
+		return n, false
+	}
+	if w.header.Flags&(primitive.HeaderFlagTracing|primitive.HeaderFlagCustomPayload) != 0 {
+		return n, false
+	}
+	if x.leaves = x.Leaves(); x.leaves == nil {
+		return n, false
+	}
+	p := &w.request.parameters
+	parts := [][]byte{{c.version}, []byte(c.claimedRole), {0, byte(p.Consistency), byte(p.Flags)}, p.Rest, x.read.body, w.body}
+	parts = append(parts, x.read.request.parameters.Values...)
+	return groupName{w.request.key, x.Table, string(bytes.Join(parts, nil))}, true
+}
+
+// join reports whether a write has joined a group whose first write takes the lock. Else it has to take the
+// lock itself, and others may join it until it has read the row.
+func (c *conn) join(x *conditionalWrite) bool {
+	name, ok := c.groupName(x)
+	if !ok {
+		return false
+	}
+	all := &c.server.groups
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if g := all.open[name]; g != nil {
+		c.countKept(x.write.size())
+		g.waiting = append(g.waiting, &groupMember{conditionalWrite: x, request: c.begin(x.read.header.Stream)})
+		return true
+	}
+	if all.open == nil {
+		all.open = map[groupName]*group{}
+	}
+	x.group = &group{all: all, name: name}
+	all.open[name] = x.group
+	return false
+}
+
+// close ends the time in which writes can join, and returns those that have, unless it has ended before.
+func (g *group) close() (joined []*groupMember) {
+	if g == nil {
+		return nil
+	}
+	g.all.mu.Lock()
+	defer g.all.mu.Unlock()
+	if g.all.open[g.name] == g {
+		delete(g.all.open, g.name)
+	}
+	joined, g.waiting = g.waiting, nil
+	return joined
+}
+
+// decide closes the group, and returns the writes that have joined.
+func (g *group) decide() (joined []*groupMember) {
+	if joined = g.close(); len(joined) > 0 {
+		g.all.mu.Lock()
+		g.decided = joined
+		g.all.mu.Unlock()
+	}
+	return joined
+}
+
+// take returns the writes about which something was decided and that are not answered yet. The caller must
+// answer them.
+func (g *group) take() (all []*groupMember) {
+	if g == nil {
+		return nil
+	}
+	g.all.mu.Lock()
+	defer g.all.mu.Unlock()
+	all, g.decided = g.decided, nil
+	return all
+}
+
+// finish has a goroutine end a member's wait with last.
+func (g *group) finish(m *groupMember, last func()) {
+	g.all.running.Go(func() {
+		c := m.request.conn
+		c.countKept(-m.write.size())
+		m.request.finish(last)
+	})
+}
+
+// answer answers a member.
+func (g *group) answer(m *groupMember, envelope []byte) {
+	g.finish(m, func() { m.request.answer(envelope) })
+}
+
+// refuse answers all others with an error: nothing of the group was sent to Cassandra.
+func (g *group) refuse(f *wire.Failure) {
+	for _, m := range append(g.close(), g.take()...) {
+		g.answer(m, m.request.conn.failureEnvelope(m.stream(), f))
+	}
+}
+
+// over must be called when nothing more is to come from the first write, and may be called again. Others
+// about which nothing was decided are carried out anew; what became of the rest is unknown.
+func (g *group) over() {
+	for _, m := range g.close() {
+		g.finish(m, func() {
+			if c := m.request.conn; !m.request.cancelled() {
+				if f := c.startConditional(m.conditionalWrite, nil); f != nil {
+					c.reject(m.read.header, f)
+				}
+			}
+		})
+	}
+	for _, m := range g.take() {
+		g.answerUnknown(m)
+	}
+}
+
+// answerUnknown tells a member that the outcome of its write is unknown.
+func (g *group) answerUnknown(m *groupMember) {
+	c := m.request.conn
+	g.answer(m, c.failureEnvelope(m.stream(), refusal.Uncertain(c.version, m.write.sent.table, primitive.WriteTypeCas)))
+}
+
+// stream returns the stream of the write's client.
+func (x *conditionalWrite) stream() int16 { return x.read.header.Stream }
+
+// rowSeen is what is known of the row that a group writes.
+type rowSeen struct {
+	columns []*message.ColumnMetadata
+	rows    message.RowSet
+}
+
+// try evaluates a write's condition on the row. If it holds, the row is from then on what the write leaves;
+// else the write gets its answer to the client of c, of which answer has the rest.
+func (s *rowSeen) try(c *conn, x *conditionalWrite, answer *frame.Frame) (holds bool) {
+	var rows message.RowSet
+	for _, row := range s.rows {
+		rows = append(rows, append(message.Row{}, row...)) // Refusal changes it
+	}
+	evaluation := x.Evaluate(s.columns, rows)
+	step, f := evaluation.Next()
+	switch {
+	case f != nil:
+		x.refused = c.failureEnvelope(x.stream(), f)
+	case step != condition.Write:
+		x.refused = c.refusedRows(answer, x.write.sent.table, evaluation.Refusal())
+	default:
+		s.rows = message.RowSet{x.leaves}
+		if x.All {
+			s.columns = nil
+		}
+		return true
+	}
+	x.fails = true
+	return false
+}
+
+// decideGroup is decideConditional for a write that others have joined.
+func (c *conn) decideGroup(last *frame.Frame, seen rowSeen, f *sentOperation, others []*groupMember, inPlace bool) []byte {
+	x, goesOn := f.condition, false
+	defer func() {
+		if !goesOn {
+			x.nextTurn()
+		}
+	}()
+	x.columns = seen.columns
+	last.Body.Warnings = x.warned
+	var sent *conditionalWrite
+	if seen.try(c, x, last) {
+		sent = x
+	}
+	for _, m := range others {
+		answer := frame.NewFrame(primitive.ProtocolVersion(c.version), m.stream(), &message.VoidResult{})
+		if !m.request.cancelled() && seen.try(m.request.conn, m.conditionalWrite, answer) {
+			sent = m.conditionalWrite
+		}
+	}
+	if sent == nil {
+		for _, m := range x.group.take() {
+			x.group.answer(m, m.refused)
+		}
+		return x.refused
+	}
+	x.leaves, x.write.request.parameters.Values = sent.leaves, sent.write.request.parameters.Values
+	goesOn = true
+	if f := c.sendUnderLock(&x.write, musiccore.Put, inPlace); f != nil {
+		c.rejectUnsent(&x.write, f)
+	}
+	return nil
+}
+
+// answerGroup answers the others as the answer e demands, which is Cassandra's to the write that was sent, or
+// an error in its place.
+func (c *conn) answerGroup(g *group, e wire.Envelope) {
+	all := g.take()
+	if len(all) == 0 {
+		return
+	}
+	body, flags, err := c.plainAnswer(e)
+	cur := wire.Cursor{Body: body}
+	wire.ReadPreamble(&cur, flags)
+	for _, m := range all {
+		switch {
+		case e.OpCode == primitive.OpCodeResult && m.fails:
+			g.answer(m, m.refused)
+		case e.OpCode == primitive.OpCodeResult:
+			g.answer(m, wire.ResponseEnvelope(c.version, m.stream(), primitive.OpCodeResult, appliedRow(m.write.sent.table)))
+		case err == nil && !cur.Bad:
+			g.answer(m, wire.ResponseEnvelope(c.version, m.stream(), primitive.OpCodeError, body[cur.At:]))
+		default:
+			g.answerUnknown(m)
+		}
+	}
+}

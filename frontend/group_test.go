@@ -1,0 +1,277 @@
+package frontend
+
+import (
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/datatype"
+	"github.com/datastax/go-cassandra-native-protocol/frame"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/musiccore"
+)
+
+const (
+	groupUpdate = "UPDATE bank.accounts SET n = ? WHERE id = ? IF n = ?"
+	readOfGroup = `SELECT "n" FROM "bank"."accounts" WHERE "id" = ?`
+)
+
+// heldBackLocks answer a LOCK when a test says so.
+type heldBackLocks struct {
+	*grantingLocks
+	asked chan func(musiccore.Answer)
+}
+
+func (g *heldBackLocks) Lock(_ musiccore.Key, _ musiccore.Request, done func(musiccore.Answer)) (musiccore.Answer, func()) {
+	g.asked <- done
+	return musiccore.Answer{}, func() { done(musiccore.Answer{Err: assert.AnError}) }
+}
+
+// granted is the answer to a LOCK that gets the lock.
+var granted = musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}}
+
+// groupRig is several clients of one table, whose writes with IF wait for one lock. The first client's is
+// carried out.
+type groupRig struct {
+	*madeRig
+	locks  *heldBackLocks
+	others []*madeRig
+	lock   func(musiccore.Answer) // answers the LOCK
+}
+
+// newGroupRig has clients set n of one row to a number if it is another one, each in its own connection;
+// tries has these two numbers of each.
+func newGroupRig(t *testing.T, d dialect, tries ...[2]int32) *groupRig {
+	t.Helper()
+	locks := &heldBackLocks{newGrantingLocks(), make(chan func(musiccore.Answer), 9)}
+	first := newMadeRig(t, d, locks, groupUpdate, number(tries[0][0]), []byte("x"), number(tries[0][1]))
+	first.execute()
+	first.prepares(readOfGroup)
+	first.prepares(writeOfUpdate)
+	y := &groupRig{madeRig: first, locks: locks, lock: <-locks.asked}
+	for i, try := range tries[1:] {
+		other := y.other(d, number(try[0]), []byte("x"), number(try[1]))
+		other.execute()
+		other.prepares(readOfGroup)
+		other.prepares(writeOfUpdate)
+		y.joins(i + 1)
+		y.others = append(y.others, other)
+	}
+	return y
+}
+
+// other returns another client that has prepared the statement.
+func (y *groupRig) other(d dialect, values ...[]byte) *madeRig {
+	y.client.t.Helper()
+	other := &madeRig{rig: y.rig}
+	other.client, other.backend = y.login(d)
+	other.id = y.prepare(other.client, other.backend, groupUpdate)
+	for _, v := range values {
+		other.values = append(other.values, primitive.NewValue(v))
+	}
+	return other
+}
+
+// joins waits until so many writes have joined the first.
+func (y *groupRig) joins(so int) {
+	y.client.t.Helper()
+	require.Eventually(y.client.t, func() bool {
+		all := &y.server.groups
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		for _, g := range all.open {
+			return len(g.waiting) == so
+		}
+		return false
+	}, patience, moment)
+}
+
+// numbers is the answer to the read: n of the one row; of none without a value.
+func numbers(values ...int32) *message.RowsResult {
+	column := &message.ColumnMetadata{Keyspace: "bank", Table: "accounts", Name: "n", Type: datatype.Int}
+	rows := message.RowSet{}
+	for _, v := range values {
+		rows = append(rows, message.Row{number(v)})
+	}
+	return &message.RowsResult{Metadata: &message.RowsMetadata{ColumnCount: 1, Columns: []*message.ColumnMetadata{column}}, Data: rows}
+}
+
+// told requires that a client's write was applied, or was not because n had this value.
+func (r *madeRig) told(want bool, n ...int32) {
+	r.client.t.Helper()
+	row := message.Row{boolean(want)}
+	if len(n) > 0 {
+		row = append(row, number(n[0]))
+	}
+	assert.Equal(r.client.t, row, r.client.answer(1).(*message.RowsResult).Data[0])
+}
+
+// Writes that wait for one lock are carried out together: each is judged on what those before it leave, and the
+// last that holds is sent.
+func TestGroupCommit(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		y := newGroupRig(t, d, [2]int32{2, 1}, [2]int32{3, 2}, [2]int32{4, 2}, [2]int32{5, 3})
+		y.lock(granted)
+		y.executes(readOfGroup, numbers(1))
+		write := y.executes(writeOfUpdate, &message.VoidResult{})
+		assert.Equal(t, number(5), write.PositionalValues[0].Contents, "what the last one writes")
+		y.told(true)
+		y.others[0].told(true)
+		y.others[1].told(false, 3)
+		y.others[2].told(true)
+		assert.EqualValues(t, 9, <-y.locks.unlocked)
+		assert.Empty(t, y.locks.unlocked)
+		assert.Empty(t, y.locks.asked, "one lock")
+		for _, other := range y.others {
+			other.backend.silent()
+		}
+		y.execute() // the next one takes a lock of its own
+		(<-y.locks.asked)(granted)
+		y.executes(readOfGroup, numbers(9))
+		y.told(false, 9)
+	})
+}
+
+// The first write's own condition need not hold.
+func TestGroupWithoutItsFirst(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		y := newGroupRig(t, d, [2]int32{2, 7}, [2]int32{3, 1}, [2]int32{4, 1})
+		y.lock(granted)
+		y.executes(readOfGroup, numbers(1))
+		assert.Equal(t, number(3), y.executes(writeOfUpdate, &message.VoidResult{}).PositionalValues[0].Contents)
+		y.told(false, 1)
+		y.others[0].told(true)
+		y.others[1].told(false, 3)
+	})
+}
+
+// Where no condition holds nothing is written.
+func TestGroupThatWritesNothing(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		for _, row := range [][]int32{{1}, nil} {
+			y := newGroupRig(t, d, [2]int32{2, 7}, [2]int32{3, 7})
+			y.lock(granted)
+			y.executes(readOfGroup, numbers(row...))
+			y.told(false, row...)
+			y.others[0].told(false, row...)
+			assert.EqualValues(t, 9, <-y.locks.unlocked)
+			y.backend.silent()
+		}
+	})
+}
+
+// What becomes of the one write that is sent becomes of all, also of those whose conditions did not hold: they
+// were judged on it.
+func TestGroupWhoseWriteFails(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		y := newGroupRig(t, d, [2]int32{2, 1}, [2]int32{3, 2}, [2]int32{4, 1})
+		y.lock(granted)
+		y.executes(readOfGroup, numbers(1))
+		y.executes(writeOfUpdate, &message.Unavailable{ErrorMessage: "nobody there", Consistency: primitive.ConsistencyLevelQuorum})
+		for _, r := range append(y.others, y.madeRig) {
+			assert.Contains(t, r.client.failure(1).GetErrorMessage(), "nobody there")
+		}
+		assert.EqualValues(t, 9, <-y.locks.unlocked)
+	})
+}
+
+// If the write's answer does not come nobody knows what was done.
+func TestGroupWhoseAnswerIsLost(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		y := newGroupRig(t, d, [2]int32{2, 1}, [2]int32{3, 2}, [2]int32{4, 1})
+		y.lock(granted)
+		y.executes(readOfGroup, numbers(1))
+		y.backend.answer(1)
+		require.NoError(t, y.backend.Close())
+		for _, other := range y.others {
+			f := other.client.failure(1).(*message.WriteTimeout)
+			assert.Equal(t, primitive.WriteTypeCas, f.WriteType)
+		}
+		assert.EqualValues(t, 9, <-y.locks.unlocked)
+	})
+}
+
+// A write whose lock is lost before it is sent was not carried out, nor were the others.
+func TestGroupWhoseLockIsLost(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		y := newGroupRig(t, d, [2]int32{2, 1}, [2]int32{3, 2})
+		y.lock(musiccore.Answer{Err: musiccore.ErrLost})
+		for _, r := range append(y.others, y.madeRig) {
+			assert.Equal(t, primitive.ErrorCodeOverloaded, r.client.failure(1).GetErrorCode())
+		}
+		assert.Empty(t, y.locks.asked)
+	})
+}
+
+// If the first client goes away, or its read fails, the other one is carried out without it.
+func TestGroupWithoutItsFirstClient(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		for name, fault := range map[string]func(y *groupRig){
+			"it goes away while it waits": func(y *groupRig) { require.NoError(t, y.client.Close()) },
+			"it goes away while it reads": func(y *groupRig) {
+				y.lock(granted)
+				y.backend.answer(1)
+				require.NoError(t, y.client.Close())
+			},
+			"its read fails": func(y *groupRig) {
+				y.lock(granted)
+				y.executes(readOfGroup, &message.ReadTimeout{ErrorMessage: "slow", Consistency: primitive.ConsistencyLevelQuorum})
+				y.client.failure(1)
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				y := newGroupRig(t, d, [2]int32{2, 1}, [2]int32{4, 3})
+				fault(y)
+				(<-y.locks.asked)(granted)
+				y.others[0].executes(readOfGroup, numbers(3))
+				y.others[0].executes(writeOfUpdate, &message.VoidResult{})
+				y.others[0].told(true)
+			})
+		}
+	})
+}
+
+// A client that goes away before anything was decided takes its write along.
+func TestGroupWithoutAMember(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		y := newGroupRig(t, d, [2]int32{2, 1}, [2]int32{3, 2}, [2]int32{4, 2})
+		require.NoError(t, y.others[0].client.Close())
+		y.others[0].backend.ended()
+		y.lock(granted)
+		y.executes(readOfGroup, numbers(1))
+		assert.Equal(t, number(4), y.executes(writeOfUpdate, &message.VoidResult{}).PositionalValues[0].Contents)
+		y.told(true)
+		y.others[1].told(true)
+	})
+}
+
+// Writes that differ in more than the values that they write, or of which it is not certain what they leave, take
+// a lock each.
+func TestWritesThatMakeNoGroup(t *testing.T) {
+	for name, change := range map[string]func(e *message.Execute, f *frame.Frame){
+		"another key": func(e *message.Execute, _ *frame.Frame) {
+			e.Options.PositionalValues[1] = primitive.NewValue([]byte("y"))
+		},
+		"null":         func(e *message.Execute, _ *frame.Frame) { e.Options.PositionalValues[0] = primitive.NewNullValue() },
+		"not set":      func(e *message.Execute, _ *frame.Frame) { e.Options.PositionalValues[0] = primitive.NewUnsetValue() },
+		"a level":      func(e *message.Execute, _ *frame.Frame) { e.Options.Consistency = primitive.ConsistencyLevelAll },
+		"traced":       func(*message.Execute, *frame.Frame) {},
+		"with payload": func(_ *message.Execute, f *frame.Frame) { f.SetCustomPayload(map[string][]byte{"a": {1}}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newGroupRig(t, dialect{version: v4}, [2]int32{2, 1})
+			other := y.other(dialect{version: v4}, number(3), []byte("x"), number(2))
+			e := &message.Execute{QueryId: other.id, Options: &message.QueryOptions{PositionalValues: other.values}}
+			raw := other.client.envelope(t, 1, e, func(f *frame.Frame) { change(e, f) })
+			if name == "traced" {
+				raw[1] |= byte(primitive.HeaderFlagTracing) // the library would count an id that requests do not have
+			}
+			other.client.write(raw)
+			other.prepares(readOfGroup)
+			other.prepares(writeOfUpdate)
+			<-y.locks.asked
+		})
+	}
+}
