@@ -273,7 +273,7 @@ type sharedRow int
 func sharedColumns() [][2]string {
 	return [][2]string{
 		{"a", "%d"},
-		{"a", "<%d>"}, // bound
+		{"a", boundColumn},
 		{"a", "abs(-%d)"},
 		{"t", "'%d' + ''"},
 		{"tp", "(%d, 'x')"},
@@ -286,6 +286,13 @@ func sharedColumns() [][2]string {
 		{"li", "[%d, 8]"},
 		{"fl", "[%d, 7]"},
 	}
+}
+
+// alikeWriteOf makes up a write of a history whose writes are few statements with other values, so that a proxy
+// carries out several of them together.
+func alikeWriteOf(r *rand.Rand, column string) sharedWrite {
+	kinds := []int{0, 1, 2, 4, 5, 6, 6, 6, 6, 6, 6, 6}
+	return sharedWrite{kind: kinds[r.IntN(len(kinds))], value: 1 + r.IntN(3), is: 1 + r.IntN(3), or: 1 + r.IntN(3), column: column, row: " WHERE k = '%[1]s' AND c = 1"}
 }
 
 // sharedWriteOf makes up a write on the column of a history.
@@ -364,6 +371,9 @@ func TestHistoriesOfSeveralClientsAreLinearizable(t *testing.T) {
 	s.makeTwins("@critical(unlocked=auto)")
 	other := startProxy(t, nil)
 	clients := []client{s.client, d.open(t, s.address, s.keyspace), d.open(t, other.address, s.keyspace)}
+	for range 3 {
+		clients = append(clients, d.open(t, s.address, s.keyspace))
+	}
 	var linearizable, answered, unknown atomic.Int64
 	var struck atomic.Bool // the outcome of a write stayed unknown: likewise
 	struck.Store(true)
@@ -408,11 +418,15 @@ func playShared(t *testing.T, clients []client, table string, seed uint64) []por
 	var group sync.WaitGroup
 	began := time.Now()
 	column := sharedColumns()[seed%uint64(len(sharedColumns()))]
+	next := alikeWriteOf
+	if column[1] != boundColumn {
+		next, clients = sharedWriteOf, clients[:3]
+	}
 	for i, c := range clients {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		group.Go(func() {
 			for range historyLength {
-				w := sharedWriteOf(r, column[0])
+				w := next(r, column[0])
 				called := int64(time.Since(began))
 				o := patient(c, sharedStatement(w.text(table, fmt.Sprintf("s%d", seed), column[1])))
 				told, returned := sharedAnswer(o, column[0]), int64(time.Since(began))
@@ -432,6 +446,9 @@ func playShared(t *testing.T, clients []client, table string, seed uint64) []por
 	group.Wait()
 	return ops
 }
+
+// boundColumn makes the text of a value that is to be bound.
+const boundColumn = "<%d>"
 
 // boundNumbers are the numbers of a text that are to be bound.
 var boundNumbers = regexp.MustCompile("<([0-9])>")
