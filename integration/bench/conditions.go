@@ -21,7 +21,7 @@ type contest struct {
 // contests returns them with the throughput that unlocked=auto is to have of an LWT's at the node.
 func contests() []contest {
 	return []contest{
-		{what: "one key, 1 client", clients: 1, shared: true, least: 2},
+		{what: "one key, 1 client", clients: 1, shared: true, least: 1},
 		{what: "one key, 16 clients", clients: 16, shared: true, least: 2},
 		{what: "a key each, 4 clients", clients: 4, least: 0.9},
 		{what: "a new key each time, 4 clients", clients: 4, fresh: true, least: 0.4},
