@@ -11,6 +11,7 @@ import (
 	"music/frontend/catalog"
 	"music/frontend/condition"
 	"music/frontend/refusal"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 	"music/musiccore"
 )
@@ -139,14 +140,16 @@ func (g *group) finish(m *groupMember, last func()) {
 }
 
 // answer answers a member.
-func (g *group) answer(m *groupMember, envelope []byte) {
+func (g *group) answer(m *groupMember, fate traffic.Fate, envelope []byte) {
+	c := m.request.conn
+	c.server.Stats.Count(c.id, m.write.header.OpCode, fate)
 	g.finish(m, func() { m.request.answer(envelope) })
 }
 
 // refuse answers all others with an error: nothing of the group was sent to Cassandra.
 func (g *group) refuse(f *wire.Failure) {
 	for _, m := range append(g.close(), g.take()...) {
-		g.answer(m, m.request.conn.failureEnvelope(m.stream(), f))
+		g.answer(m, traffic.Refused, m.request.conn.failureEnvelope(m.stream(), f))
 	}
 }
 
@@ -170,7 +173,7 @@ func (g *group) over() {
 // answerUnknown tells a member that the outcome of its write is unknown.
 func (g *group) answerUnknown(m *groupMember) {
 	c := m.request.conn
-	g.answer(m, c.failureEnvelope(m.stream(), refusal.Uncertain(c.version, m.write.sent.table, primitive.WriteTypeCas)))
+	g.answer(m, traffic.Refused, c.failureEnvelope(m.stream(), refusal.Uncertain(c.version, m.write.sent.table, primitive.WriteTypeCas)))
 }
 
 // stream returns the stream of the write's client.
@@ -229,7 +232,7 @@ func (c *conn) decideGroup(last *frame.Frame, seen rowSeen, f *sentOperation, ot
 	}
 	if sent == nil {
 		for _, m := range x.group.take() {
-			x.group.answer(m, m.refused)
+			x.group.answer(m, traffic.Answered, m.refused)
 		}
 		return x.refused
 	}
@@ -254,11 +257,11 @@ func (c *conn) answerGroup(g *group, e wire.Envelope) {
 	for _, m := range all {
 		switch {
 		case e.OpCode == primitive.OpCodeResult && m.fails:
-			g.answer(m, m.refused)
+			g.answer(m, traffic.Answered, m.refused)
 		case e.OpCode == primitive.OpCodeResult:
-			g.answer(m, wire.ResponseEnvelope(c.version, m.stream(), primitive.OpCodeResult, appliedRow(m.write.sent.table)))
+			g.answer(m, traffic.Answered, wire.ResponseEnvelope(c.version, m.stream(), primitive.OpCodeResult, appliedRow(m.write.sent.table)))
 		case err == nil && !cur.Bad:
-			g.answer(m, wire.ResponseEnvelope(c.version, m.stream(), primitive.OpCodeError, body[cur.At:]))
+			g.answer(m, traffic.Answered, wire.ResponseEnvelope(c.version, m.stream(), primitive.OpCodeError, body[cur.At:]))
 		default:
 			g.answerUnknown(m)
 		}

@@ -307,6 +307,9 @@ type Request struct {
 	// again (docs/protocol.md 3.20, Once): BlindPut, or another Kind for one that reads the key
 	// first. No client may be told the reference. This proxy alone asks for it.
 	Once Kind `json:"-"`
+	// Behind says that such a lock is released by an LWT of its own all the same, behind the client's answer, and
+	// its statement is told like any other: reading the lock row again would cost the client more.
+	Behind bool `json:"-"`
 }
 
 // Alarm is a broken invariant, or another event that an operator must see. The Core has already

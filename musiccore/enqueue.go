@@ -23,7 +23,7 @@ func (k *key) enqueue(now Now) {
 		l.swap = EnqueueReleased(b, now.Clk)
 	}
 	if k.startLWT(now, l) && r == nil {
-		k.readStampsEarly(now, l.once)
+		k.readStampsEarly(now, l.once || entries[0].behind)
 	}
 }
 

@@ -34,9 +34,10 @@ type entry struct {
 
 // origin says what an entry's LOCK asked for, and where its client is.
 type origin struct {
-	once  Kind // not 0: its client wants the lock for one statement of this kind
-	place Place
-	via   SessionID // that of the proxy at which the client is, if that takes loans; zero: this one
+	once   Kind // not 0: its client wants the lock for one statement of this kind
+	behind bool // Request.Behind
+	place  Place
+	via    SessionID // that of the proxy at which the client is, if that takes loans; zero: this one
 }
 
 // grantFacts say how a holder got the lock.
@@ -155,7 +156,7 @@ func (k *key) grantOf(now Now, e *entry) Grant {
 	if e.phase == phaseHolding {
 		return Grant{
 			Applied: true, Ref: e.ref, State: StateHeld, Holder: e.identity.name, Lease: e.deadline - now.Boot, OwnerDied: e.ownerDied,
-			Empty: k.term.released() && k.mayFence(),
+			Empty: e.once != 0 && k.mayFence(),
 		}
 	}
 	return Grant{Ref: e.ref, State: StateQueued, Position: k.position(e), Holder: k.term.holderName()}

@@ -27,7 +27,7 @@ func (k *key) newEntry(now Now, op OpID, q Request) {
 	}
 	e := &entry{
 		k: k, since: now.Boot, lease: k.clientLease(),
-		identity: identity{name: q.Owner, token: q.Token}, wait: wait{noWait: q.NoWait}, origin: origin{once: q.Once, place: q.Place},
+		identity: identity{name: q.Owner, token: q.Token}, wait: wait{noWait: q.NoWait}, origin: origin{once: q.Once, behind: q.Behind, place: q.Place},
 	}
 	e.timer.who = e
 	if q.Token != ([16]byte{}) {

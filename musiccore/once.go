@@ -48,7 +48,7 @@ func (k *key) mayBeOnce(now Now, entries []*entry, b Block) bool {
 		k.learn(func(f *tableFacts) { f.notOnce-- })
 		return false
 	}
-	return len(entries) == 1 && b.N == 1 && !b.Retained && entries[0].once != 0 && now.Clk >= k.firstEpoch()
+	return len(entries) == 1 && b.N == 1 && !b.Retained && entries[0].once != 0 && !entries[0].behind && now.Clk >= k.firstEpoch()
 }
 
 // firstEpoch returns the lowest epoch of a term that needs no Renew and whose stamps lie above all

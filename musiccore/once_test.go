@@ -8,15 +8,43 @@ import (
 
 // lockOnce asks for a lock for one statement on a key without a lock row, and returns the commands
 // that make the row and read the key's stamps.
-func lockOnce(t *testing.T, kind Kind) (h *harness, lock OpID, row CommandID, swap Swap, stamps CommandID) {
+func lockOnce(t *testing.T, kind Kind, behind ...bool) (h *harness, lock OpID, row CommandID, swap Swap, stamps CommandID) {
 	t.Helper()
 	h = newHarness(t)
-	lock = h.lock(Request{Once: kind})
+	lock = h.lock(Request{Once: kind, Behind: len(behind) > 0})
 	id, _ := commandOf[ReadRow](h)
 	h.reply(id, Result{Status: StatusDone})
 	row, a := commandOf[Apply](h)
 	stamps, _ = commandOf[ReadStamps](h)
 	return h, lock, row, a.Swap, stamps
+}
+
+// Where the lock is to be released behind the answer, its row is an ordinary one. A statement on an empty key
+// still makes its fence itself, as its first operation, and is told without another look at the row.
+func TestOnceReleasedBehind(t *testing.T) {
+	h, lock, row, swap, stamps := lockOnce(t, Get, true)
+	require.False(t, swap.Set.Row.Empty(), "%+v", swap)
+	h.reply(stamps, Result{Status: StatusDone, Empty: true})
+	h.reply(row, Result{Status: StatusDone})
+	require.True(t, h.answerOf(lock).Grant.Empty)
+	tk, _ := h.begin(1, FencedPut)
+	require.Equal(t, tk.Stamp-1, tk.Fence)
+	require.Equal(t, VerdictTell, h.end(tk, OutcomeAcked))
+	h.unlock(1)
+	_, release := commandOf[Apply](h)
+	require.False(t, release.Swap.Set.Row.Dirty, "%+v", release.Swap)
+}
+
+// A key of which it is not known that it is empty is synchronised before it is read.
+func TestOnceReleasedBehindOfAKeyWithRows(t *testing.T) {
+	h, lock, row, _, stamps := lockOnce(t, Get, true)
+	h.reply(row, Result{Status: StatusDone})
+	require.False(t, h.answerOf(lock).Grant.Empty, "it is not known yet")
+	h.reply(stamps, Result{Status: StatusDone, Stamp: 1})
+	_, op := h.begin(1, FencedPut)
+	require.ErrorIs(t, h.answerOf(op).Err, ErrSynchronising)
+	h.begin(1, Get)
+	commandOf[Synch](h)
 }
 
 // A lock for one put leaves the row released and dirty. The put is told when a read of the row at

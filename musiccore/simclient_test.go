@@ -101,7 +101,7 @@ func (c *client) lock() {
 		Closed: c.s.closed,
 	}
 	if c.ref == 0 {
-		q.Once = c.once
+		q.Once, q.Behind = c.once, c.once != 0 && x.n(3) == 0
 	}
 	c.s.tell("client %d LOCK %s %d at proxy %d", c.n, c.key.PK, c.ref, c.p.n)
 	if c.ref != 0 && c.isFar() {
@@ -371,6 +371,7 @@ func (w *putting) ends(o Outcome) {
 		s.tell("client %d PUT %d ends: %v, told %v", w.c.n, w.value, o, verdict)
 		if verdict == VerdictTell && o == OutcomeAcked && w.tk.Fence != 0 {
 			s.met(onceFenced)
+			s.metIf(!s.check.window(w.tk.Key, w.tk.Epoch).once, fencedBehind)
 			s.check.answeredGet(p, w.tk, 0, w.empty, at)
 		}
 		s.metIf(verdict == VerdictLost && s.check.window(w.tk.Key, w.tk.Epoch).once, onceSuperseded)

@@ -76,6 +76,7 @@ const (
 	knownRead
 	onceGranted
 	onceFenced
+	fencedBehind
 	onceSuperseded
 	onceSettled
 	onceUnread
@@ -124,7 +125,7 @@ func (l landmark) String() string {
 		"a release that waited for its client to come back", "references that waited made a block", "a block that went on in another term",
 		"a reference of a block told before it was granted", "a put in a dirty term that had not synchronised",
 		"a get of what a put wrote, without a read",
-		"a lock for one statement granted", "… whose put fenced an empty key", "… whose put was overtaken by another term",
+		"a lock for one statement granted", "… whose put fenced an empty key", "… that was released in the ordinary way", "… whose put was overtaken by another term",
 		"a row dirty in advance enqueued on as clean", "a lock row made without a read before",
 		"a client told HELD at the proxy that hands the references out", "… that hands out none any more", "an operation under a loan", "… whose lender had to be asked",
 		"a loan that ended before it was given back", "a put of unknown outcome under a loan", "a ticket lent for one operation",

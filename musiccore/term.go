@@ -195,6 +195,9 @@ func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 		t.unsettled = true
 	}
 	k.passed(now, tk)
+	if o == OutcomeAcked {
+		k.fenced(tk)
+	}
 	if tk.Lent != nil && t.open {
 		t.holder.setDeadline(now.Boot + t.holder.lease)
 	}

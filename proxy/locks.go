@@ -120,9 +120,7 @@ func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.A
 	if q.Ref != 0 {
 		return l.lockAfter(k, q, done)
 	}
-	if q.Once == musiccore.BlindPut && l.isFar(k) {
-		q.Once = 0
-	}
+	q.Behind = q.Once != 0 && l.isFar(k)
 	if len(k.PK) > ownerKeyBytes {
 		q.Place = musiccore.PlaceHere // who has its references is not remembered, so a loan would not be found
 	}
@@ -149,7 +147,7 @@ func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.A
 }
 
 // isFar reports whether the replicas of a key's lock row are in several data centres. There the check
-// of a put that reads nothing costs its client more than a Release, which comes behind the answer.
+// of a statement costs its client more than a Release, which comes behind the answer.
 func (l *locks) isFar(k musiccore.Key) bool {
 	t := l.tables.table(k.Table)
 	return t != nil && t.near
