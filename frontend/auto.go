@@ -77,15 +77,15 @@ func (w *ownSection) answered(a musiccore.Answer) {
 // lockAnswered continues with the answer to the LOCK.
 func (w *ownSection) lockAnswered(a musiccore.Answer, inPlace bool) {
 	f := w.lockGranted(a, inPlace)
-	switch {
-	case w.waiting.cancelled():
-		w.group.over()
-	case f != nil:
+	if f == nil {
+		return
+	}
+	if a.Err != nil && !w.waiting.cancelled() {
 		w.group.refuse(f)
+	} else {
+		w.group.anew()
 	}
-	if f != nil {
-		w.waiting.conn.reject(w.first.header, f)
-	}
+	w.waiting.conn.reject(w.first.header, f)
 }
 
 // lockGranted sends the first operation if the lock was granted.
@@ -101,6 +101,7 @@ func (w *ownSection) lockGranted(a musiccore.Answer, inPlace bool) *wire.Failure
 		if waits {
 			return refusal.TryAgain(table, "others are writing this key")
 		}
+		w.group.anew()
 		return nil
 	}
 	w.first.request.ref = w.ref

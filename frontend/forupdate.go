@@ -77,7 +77,7 @@ func (c *conn) release(k lockedOperation) {
 // it is released first.
 func (c *conn) rejectUnsent(k *lockedOperation, f *wire.Failure) {
 	if x := k.sent.condition; x != nil {
-		x.group.refuse(f)
+		x.group.anew()
 	}
 	k.sent.done()
 	if k.sent.update == nil || !k.sent.update.fresh {

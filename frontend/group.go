@@ -2,7 +2,10 @@ package frontend
 
 import (
 	"bytes"
+	"encoding/binary"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -17,10 +20,10 @@ import (
 )
 
 // group is writes with IF of clients that know of no lock, which are one statement on one row with other
-// values, while they wait for the lock of their key: a group commit. Only the first of them takes the
-// lock. It evaluates the conditions of all in the order in which they came, each on the row that those
-// before it leave, and sends the last write whose condition holds: that gives all columns their values
-// anew, so nothing of those before it would be left. All are answered when Cassandra has answered.
+// values, while they wait for the lock of their key: a group commit (docs/protocol.md 3.6, Together). Only the
+// first of them takes the lock. It evaluates the conditions of all in the order in which they came, each on the
+// row that those before it leave, and sends the last write whose condition holds: that gives all columns their
+// values anew, so nothing of those before it would be left. All are answered when Cassandra has answered.
 //
 // Its methods may be called by any goroutine, and on nil, which is the group of a write that has none.
 type group struct {
@@ -28,20 +31,22 @@ type group struct {
 	name groupName
 
 	waiting []*groupMember // the others, until the first one has read the row; guarded by all.mu
-	decided []*groupMember // the others from then on, until they are answered; guarded by all.mu
+	decided []*groupMember // those that were evaluated, until they are answered; guarded by all.mu
 }
 
 // groupMember is a write of a group that is not the first.
 type groupMember struct {
 	*conditionalWrite
 	request operation
+	timer   *time.Timer // ends the wait
 }
 
 // groupName is what the writes of a group have in common.
 type groupName struct {
 	key   musiccore.Key
 	table *catalog.Critical // the state of the table
-	rest  string            // who may see and write the row, and all that is sent to Cassandra but the values that are written
+	conn  uint64            // with roles: whose connection; another one may be shown other values
+	rest  string            // all that is sent to Cassandra but the values that are written
 }
 
 // groups are those of a server that writes can still join.
@@ -51,12 +56,20 @@ type groups struct {
 	running sync.WaitGroup // of goroutines that answer members, since a client may not be reading, or carry them out anew
 }
 
+const (
+	// maxGroup is how many writes may join one. Each later one takes a lock, of which a key has a limit.
+	maxGroup = 256
+	// groupAnswer is how long a write that was evaluated waits for Cassandra's answer to the one that was sent, as
+	// long as an operation's outcome is waited for (docs/protocol.md 3.7).
+	groupAnswer = 5 * time.Second
+)
+
 // groupName returns the name of the group that a write may be in. ok is false if it must go alone: what it
-// leaves does not follow from its values, or it is not certain that the last write of a group gives every
-// column a value which it would have given.
+// leaves does not follow from its values, or it is not certain that Cassandra accepts them, or that the last
+// write of a group gives every column a value which it would have given.
 func (c *conn) groupName(x *conditionalWrite) (n groupName, ok bool) {
 	s, w := x.first, &x.write
-	if s.prepared == nil || w.dated != nil || s.Timed() || c.authenticated.Load() && c.claimedRole == "" || !s.Overwrites() {
+	if s.prepared == nil || w.dated != nil || s.Timed() || !s.Overwrites() || w.size() > maxKnownRow {
 		return n, false
 	}
 	if w.header.Flags&(primitive.HeaderFlagTracing|primitive.HeaderFlagCustomPayload) != 0 {
@@ -66,41 +79,56 @@ func (c *conn) groupName(x *conditionalWrite) (n groupName, ok bool) {
 		return n, false
 	}
 	p := &w.request.parameters
-	parts := [][]byte{{c.version}, []byte(c.claimedRole), {0, byte(p.Consistency), byte(p.Flags)}, p.Rest, x.read.body, w.body}
+	parts := [][]byte{{c.version, byte(p.Flags)}, binary.BigEndian.AppendUint16(nil, uint16(p.Consistency)), p.Rest, x.read.body, w.body}
 	parts = append(parts, x.read.request.parameters.Values...)
-	return groupName{w.request.key, x.Table, string(bytes.Join(parts, nil))}, true
+	n = groupName{key: w.request.key, table: x.Table, rest: string(bytes.Join(parts, nil))}
+	if c.authenticated.Load() {
+		n.conn = c.id
+	}
+	return n, true
 }
 
 // join reports whether a write has joined a group whose first write takes the lock. Else it has to take the
-// lock itself, and others may join it until it has read the row.
+// lock itself, and others may join it until it has read the row. A write that joins is answered in time,
+// whatever becomes of the first.
 func (c *conn) join(x *conditionalWrite) bool {
 	name, ok := c.groupName(x)
 	if !ok {
 		return false
 	}
+	if x.first.until.IsZero() {
+		x.first.until = time.Now().Add(c.server.MaxWait)
+	}
 	all := &c.server.groups
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if g := all.open[name]; g != nil {
-		c.countKept(x.write.size())
-		g.waiting = append(g.waiting, &groupMember{conditionalWrite: x, request: c.begin(x.read.header.Stream)})
-		return true
+	g := all.open[name]
+	switch {
+	case g == nil:
+		if all.open == nil {
+			all.open = map[groupName]*group{}
+		}
+		x.group = &group{all: all, name: name}
+		all.open[name] = x.group
+		return false
+	case len(g.waiting) >= maxGroup:
+		return false
 	}
-	if all.open == nil {
-		all.open = map[groupName]*group{}
-	}
-	x.group = &group{all: all, name: name}
-	all.open[name] = x.group
-	return false
+	c.countKept(x.size())
+	m := &groupMember{conditionalWrite: x, request: c.begin(x.stream())}
+	m.timer = time.AfterFunc(time.Until(x.first.until), func() { g.expire(m) })
+	g.waiting = append(g.waiting, m)
+	return true
 }
+
+// size returns how many bytes the write takes while it waits.
+func (x *conditionalWrite) size() int { return x.read.size() + x.write.size() }
+
+// stream returns the stream of the write's client.
+func (x *conditionalWrite) stream() int16 { return x.read.header.Stream }
 
 // close ends the time in which writes can join, and returns those that have, unless it has ended before.
 func (g *group) close() (joined []*groupMember) {
-	if g == nil {
-		return nil
-	}
-	g.all.mu.Lock()
-	defer g.all.mu.Unlock()
 	if g.all.open[g.name] == g {
 		delete(g.all.open, g.name)
 	}
@@ -108,33 +136,57 @@ func (g *group) close() (joined []*groupMember) {
 	return joined
 }
 
-// decide closes the group, and returns the writes that have joined.
-func (g *group) decide() (joined []*groupMember) {
-	if joined = g.close(); len(joined) > 0 {
-		g.all.mu.Lock()
-		g.decided = joined
-		g.all.mu.Unlock()
-	}
-	return joined
-}
-
-// take returns the writes about which something was decided and that are not answered yet. The caller must
-// answer them.
-func (g *group) take() (all []*groupMember) {
+// decide closes the group and returns the writes that have joined, but not those whose clients are gone.
+func (g *group) decide() []*groupMember {
 	if g == nil {
 		return nil
 	}
 	g.all.mu.Lock()
 	defer g.all.mu.Unlock()
-	all, g.decided = g.decided, nil
-	return all
+	for _, m := range g.close() {
+		if m.request.cancelled() {
+			g.refuseOne(m, refusal.TryAgain(m.write.sent.table, "the connection ends"))
+		} else {
+			g.decided = append(g.decided, m)
+		}
+	}
+	return g.decided
+}
+
+// take returns the writes that are not answered yet, those about which something was decided, and the others.
+// The caller must answer them.
+func (g *group) take() (decided, undecided []*groupMember) {
+	if g == nil {
+		return nil, nil
+	}
+	g.all.mu.Lock()
+	defer g.all.mu.Unlock()
+	decided, g.decided = g.decided, nil
+	return decided, g.close()
+}
+
+// expire answers a member whose time is over.
+func (g *group) expire(m *groupMember) {
+	g.all.mu.Lock()
+	defer g.all.mu.Unlock()
+	was := len(g.waiting)
+	g.waiting = slices.DeleteFunc(g.waiting, func(o *groupMember) bool { return o == m })
+	switch decided := slices.Index(g.decided, m); {
+	case len(g.waiting) < was:
+		g.refuseOne(m, refusal.TryAgain(m.write.sent.table, "others are writing this key"))
+	case decided >= 0 && time.Since(m.first.until) < groupAnswer:
+		m.timer.Reset(groupAnswer)
+	case decided >= 0:
+		g.decided = slices.Delete(slices.Clone(g.decided), decided, decided+1)
+		g.answerUnknown(m)
+	}
 }
 
 // finish has a goroutine end a member's wait with last.
 func (g *group) finish(m *groupMember, last func()) {
+	m.timer.Stop()
 	g.all.running.Go(func() {
-		c := m.request.conn
-		c.countKept(-m.write.size())
+		m.request.conn.countKept(-m.size())
 		m.request.finish(last)
 	})
 }
@@ -146,38 +198,59 @@ func (g *group) answer(m *groupMember, fate traffic.Fate, envelope []byte) {
 	g.finish(m, func() { m.request.answer(envelope) })
 }
 
-// refuse answers all others with an error: nothing of the group was sent to Cassandra.
+// refuseOne answers a member with an error.
+func (g *group) refuseOne(m *groupMember, f *wire.Failure) {
+	g.answer(m, traffic.Refused, m.request.conn.failureEnvelope(m.stream(), f))
+}
+
+// answerUnknown tells a member that the outcome of its write is unknown.
+func (g *group) answerUnknown(m *groupMember) {
+	g.refuseOne(m, refusal.Uncertain(m.request.conn.version, m.write.sent.table, primitive.WriteTypeCas))
+}
+
+// refuse answers all others with an error: there is no lock.
 func (g *group) refuse(f *wire.Failure) {
-	for _, m := range append(g.close(), g.take()...) {
-		g.answer(m, traffic.Refused, m.request.conn.failureEnvelope(m.stream(), f))
+	_, undecided := g.take()
+	for _, m := range undecided {
+		g.refuseOne(m, f)
+	}
+}
+
+// anew has the others carried out without the first one, of which nothing was sent.
+func (g *group) anew() {
+	decided, undecided := g.take()
+	for _, m := range append(decided, undecided...) {
+		g.again(m)
 	}
 }
 
 // over must be called when nothing more is to come from the first write, and may be called again. Others
 // about which nothing was decided are carried out anew; what became of the rest is unknown.
 func (g *group) over() {
-	for _, m := range g.close() {
-		g.finish(m, func() {
-			if c := m.request.conn; !m.request.cancelled() {
-				if f := c.startConditional(m.conditionalWrite, nil); f != nil {
-					c.reject(m.read.header, f)
-				}
-			}
-		})
+	decided, undecided := g.take()
+	for _, m := range undecided {
+		g.again(m)
 	}
-	for _, m := range g.take() {
+	for _, m := range decided {
 		g.answerUnknown(m)
 	}
 }
 
-// answerUnknown tells a member that the outcome of its write is unknown.
-func (g *group) answerUnknown(m *groupMember) {
-	c := m.request.conn
-	g.answer(m, traffic.Refused, c.failureEnvelope(m.stream(), refusal.Uncertain(c.version, m.write.sent.table, primitive.WriteTypeCas)))
+// again carries out a member's write anew, if there is time.
+func (g *group) again(m *groupMember) {
+	g.finish(m, func() {
+		c, f := m.request.conn, refusal.TryAgain(m.write.sent.table, "others are writing this key")
+		if m.request.cancelled() {
+			return
+		}
+		if m.fails, m.refused = false, nil; time.Until(m.first.until) > 0 {
+			f = c.startConditional(m.conditionalWrite, nil)
+		}
+		if f != nil {
+			c.reject(m.read.header, f)
+		}
+	})
 }
-
-// stream returns the stream of the write's client.
-func (x *conditionalWrite) stream() int16 { return x.read.header.Stream }
 
 // rowSeen is what is known of the row that a group writes.
 type rowSeen struct {
@@ -226,12 +299,13 @@ func (c *conn) decideGroup(last *frame.Frame, seen rowSeen, f *sentOperation, ot
 	}
 	for _, m := range others {
 		answer := frame.NewFrame(primitive.ProtocolVersion(c.version), m.stream(), &message.VoidResult{})
-		if !m.request.cancelled() && seen.try(m.request.conn, m.conditionalWrite, answer) {
+		if seen.try(m.request.conn, m.conditionalWrite, answer) {
 			sent = m.conditionalWrite
 		}
 	}
 	if sent == nil {
-		for _, m := range x.group.take() {
+		refused, _ := x.group.take()
+		for _, m := range refused {
 			x.group.answer(m, traffic.Answered, m.refused)
 		}
 		return x.refused
@@ -247,9 +321,9 @@ func (c *conn) decideGroup(last *frame.Frame, seen rowSeen, f *sentOperation, ot
 // answerGroup answers the others as the answer e demands, which is Cassandra's to the write that was sent, or
 // an error in its place.
 func (c *conn) answerGroup(g *group, e wire.Envelope) {
-	all := g.take()
-	if len(all) == 0 {
-		return
+	all, undecided := g.take()
+	for _, m := range undecided { // the read has failed
+		g.again(m)
 	}
 	body, flags, err := c.plainAnswer(e)
 	cur := wire.Cursor{Body: body}

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"testing"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/frame"
@@ -46,7 +47,13 @@ type groupRig struct {
 func newGroupRig(t *testing.T, d dialect, tries ...[2]int32) *groupRig {
 	t.Helper()
 	locks := &heldBackLocks{newGrantingLocks(), make(chan func(musiccore.Answer), 9)}
-	first := newMadeRig(t, d, locks, groupUpdate, number(tries[0][0]), []byte("x"), number(tries[0][1]))
+	return groupOf(t, d, locks, locks, patience, tries...)
+}
+
+// groupOf is newGroupRig with a core, and the time for which a LOCK waits.
+func groupOf(t *testing.T, d dialect, core Locks, locks *heldBackLocks, wait time.Duration, tries ...[2]int32) *groupRig {
+	t.Helper()
+	first := madeRigOf(t, d, func(o *Options) { o.Locks, o.MaxWait = core, wait }, groupUpdate, number(tries[0][0]), []byte("x"), number(tries[0][1]))
 	first.execute()
 	first.prepares(readOfGroup)
 	first.prepares(writeOfUpdate)
@@ -254,10 +261,14 @@ func TestWritesThatMakeNoGroup(t *testing.T) {
 		"another key": func(e *message.Execute, _ *frame.Frame) {
 			e.Options.PositionalValues[1] = primitive.NewValue([]byte("y"))
 		},
-		"null":         func(e *message.Execute, _ *frame.Frame) { e.Options.PositionalValues[0] = primitive.NewNullValue() },
-		"not set":      func(e *message.Execute, _ *frame.Frame) { e.Options.PositionalValues[0] = primitive.NewUnsetValue() },
+		"null":    func(e *message.Execute, _ *frame.Frame) { e.Options.PositionalValues[0] = primitive.NewNullValue() },
+		"not set": func(e *message.Execute, _ *frame.Frame) { e.Options.PositionalValues[0] = primitive.NewUnsetValue() },
+		"another form": func(e *message.Execute, _ *frame.Frame) {
+			e.Options.PositionalValues[0] = primitive.NewValue([]byte{1, 2, 3})
+		},
 		"a level":      func(e *message.Execute, _ *frame.Frame) { e.Options.Consistency = primitive.ConsistencyLevelAll },
 		"traced":       func(*message.Execute, *frame.Frame) {},
+		"no level":     func(*message.Execute, *frame.Frame) {},
 		"with payload": func(_ *message.Execute, f *frame.Frame) { f.SetCustomPayload(map[string][]byte{"a": {1}}) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -265,8 +276,11 @@ func TestWritesThatMakeNoGroup(t *testing.T) {
 			other := y.other(dialect{version: v4}, number(3), []byte("x"), number(2))
 			e := &message.Execute{QueryId: other.id, Options: &message.QueryOptions{PositionalValues: other.values}}
 			raw := other.client.envelope(t, 1, e, func(f *frame.Frame) { change(e, f) })
-			if name == "traced" {
+			switch name {
+			case "traced":
 				raw[1] |= byte(primitive.HeaderFlagTracing) // the library would count an id that requests do not have
+			case "no level":
+				raw[9+2+len(other.id)] = 1 // its low byte is that of the first one's
 			}
 			other.client.write(raw)
 			other.prepares(readOfGroup)
@@ -274,4 +288,104 @@ func TestWritesThatMakeNoGroup(t *testing.T) {
 			<-y.locks.asked
 		})
 	}
+}
+
+// lateBeginLocks answer Begin when a test says so.
+type lateBeginLocks struct {
+	*heldBackLocks
+	begun chan func()
+}
+
+func (g *lateBeginLocks) Begin(k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (musiccore.Answer, bool) {
+	a, _ := g.heldBackLocks.Begin(k, ref, kind, done)
+	g.begun <- func() { done(a) }
+	return musiccore.Answer{}, false
+}
+
+// What only the first one's client is to blame for does not end the others.
+func TestGroupGoesOnWithoutItsFirst(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		for name, fault := range map[string]func(y *groupRig){
+			"its lock does not come in time": func(y *groupRig) {
+				y.lock(musiccore.Answer{Grant: musiccore.Grant{Ref: 9, State: musiccore.StateQueued}})
+				y.client.failure(1)
+			},
+			"its stream is in use": func(y *groupRig) {
+				y.client.send(1, query("SELECT x FROM system.size"))
+				y.backend.answer(1)
+				y.lock(granted)
+				y.client.failure(1)
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				y := newGroupRig(t, d, [2]int32{2, 1}, [2]int32{4, 3})
+				fault(y)
+				(<-y.locks.asked)(granted)
+				y.others[0].executes(readOfGroup, numbers(3))
+				y.others[0].executes(writeOfUpdate, &message.VoidResult{})
+				y.others[0].told(true)
+			})
+		}
+	})
+}
+
+// If the first client goes away while its read waits for the core, the others are carried out without it.
+func TestGroupWhoseFirstWaitsForTheCore(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		core := &lateBeginLocks{&heldBackLocks{newGrantingLocks(), make(chan func(musiccore.Answer), 9)}, make(chan func(), 9)}
+		y := groupOf(t, d, core, core.heldBackLocks, patience, [2]int32{2, 1}, [2]int32{3, 1})
+		y.lock(granted)
+		begun := <-core.begun
+		require.NoError(t, y.client.Close())
+		y.backend.ended()
+		begun()
+		(<-y.locks.asked)(musiccore.Answer{Err: musiccore.ErrLost})
+		y.others[0].client.failure(1)
+	})
+}
+
+// A member whose connection is ending is not judged, nor told that its write was applied.
+func TestGroupWithAMemberThatEnds(t *testing.T) {
+	y := newGroupRig(t, dialect{version: v4}, [2]int32{2, 1}, [2]int32{3, 2})
+	y.server.groups.mu.Lock()
+	var c *conn
+	for _, g := range y.server.groups.open {
+		c = g.waiting[0].request.conn
+	}
+	y.server.groups.mu.Unlock()
+	c.relaying.Store(false) // as between the end of a connection and the last answers on it
+	c.end(errDrained)
+	y.lock(granted)
+	y.executes(readOfGroup, numbers(1))
+	assert.Equal(t, number(2), y.executes(writeOfUpdate, &message.VoidResult{}).PositionalValues[0].Contents)
+	y.told(true)
+	y.others[0].client.failure(1)
+	require.NoError(t, y.others[0].client.Close())
+}
+
+// A write that has joined waits no longer than one that takes a lock, whatever the first one does.
+func TestGroupMembersAreAnsweredInTime(t *testing.T) {
+	locks := &heldBackLocks{newGrantingLocks(), make(chan func(musiccore.Answer), 9)}
+	y := groupOf(t, dialect{version: v4}, locks, locks, 50*moment, [2]int32{2, 1}, [2]int32{3, 2})
+	assert.Equal(t, primitive.ErrorCodeOverloaded, y.others[0].client.failure(1).GetErrorCode())
+	y.lock(granted)
+	y.executes(readOfGroup, numbers(1))
+	y.executes(writeOfUpdate, &message.VoidResult{})
+	y.told(true)
+}
+
+// Protocol 3 has no warnings, also in the answer to a write whose read was left out.
+func TestKnownRowInProtocol3(t *testing.T) {
+	y := &knownTry{T: t, locks: &knowingLocks{grantingLocks: newGrantingLocks()}}
+	y.rig = newRig(t, func(o *Options) { o.Locks = y.locks })
+	y.table()
+	y.locks.left = time.Second // of its lease of 30 s
+	y.client, y.backend = y.login(dialect{version: v3})
+	y.client.send(1, bound(knownFirst, 2, 1))
+	reads(t, y.backend, 1)
+	writes(t, y.client, y.backend)
+	y.client.send(1, bound(knownFirst, 3, 7))
+	assert.Equal(t, boolean(false), y.client.answer(1).(*message.RowsResult).Data[0][0])
+	y.client.send(1, bound(knownFirst, 3, 2))
+	assert.Equal(t, boolean(true), writes(t, y.client, y.backend).Data[0][0])
 }

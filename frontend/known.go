@@ -93,6 +93,8 @@ func (c *conn) continueKnown(f *sentOperation, stream int16, r *knownRow, v musi
 		return e.Raw
 	}
 	answer := frame.NewFrame(primitive.ProtocolVersion(c.version), stream, &message.VoidResult{})
-	answer.Body.Warnings = c.lateWarning(f)
+	if c.version >= byte(primitive.ProtocolVersion4) {
+		answer.Body.Warnings = c.lateWarning(f)
+	}
 	return c.decideConditional(answer, r.columns, message.RowSet{append(message.Row{}, r.row...)}, f, inPlace)
 }

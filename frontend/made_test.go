@@ -68,7 +68,13 @@ type madeRig struct {
 // newMadeRig returns one whose client has prepared a statement.
 func newMadeRig(t *testing.T, d dialect, core Locks, text string, values ...[]byte) *madeRig {
 	t.Helper()
-	r := &madeRig{rig: newRig(t, func(o *Options) { o.Locks = core })}
+	return madeRigOf(t, d, func(o *Options) { o.Locks, o.MaxWait = core, patience }, text, values...)
+}
+
+// madeRigOf is newMadeRig with options.
+func madeRigOf(t *testing.T, d dialect, change func(*Options), text string, values ...[]byte) *madeRig {
+	t.Helper()
+	r := &madeRig{rig: newRig(t, change)}
 	r.balanceIs(false)
 	r.client, r.backend = r.login(d)
 	r.id = r.prepare(r.client, r.backend, text)

@@ -143,7 +143,11 @@ func (c *conn) startConditional(x *conditionalWrite, onEmpty *lockedOperation) *
 				k.request.ref, k.sent.alone = w.ref, primitive.WriteTypeCas
 			}
 		}
-		return c.inOwnSection(w, x.first)
+		f := c.inOwnSection(w, x.first)
+		if f != nil {
+			x.group.anew()
+		}
+		return f
 	}
 	o := c.begin(x.read.header.Stream)
 	c.server.turns.take(x.read.request.key, func(next func()) {

@@ -95,13 +95,20 @@ func (s *Statement) leavesRow() [][]byte {
 	return nil
 }
 
-// Overwrites reports whether the statement is an UPDATE that gives each column it names a bound value. Of two
-// that differ in their values only, the earlier one leaves nothing once the later one is done.
+// Overwrites reports whether the statement is an UPDATE that gives each column it names a bound value, which
+// Cassandra is sure to accept, or null. Of two that differ in their values only, the earlier one leaves nothing
+// once the later one is done.
 func (s *Statement) Overwrites() bool {
 	bound := s.Parsed.Bindings
-	return s.Parsed.Verb == rewrite.Update && len(bound) == len(s.Parsed.Sets) && !slices.ContainsFunc(bound, func(b rewrite.Binding) bool {
-		return wire.IsUnset(s.Values, b.Marker)
-	})
+	return s.Parsed.Verb == rewrite.Update && len(bound) == len(s.Parsed.Sets) && !slices.ContainsFunc(bound, s.mayBeRefused)
+}
+
+// mayBeRefused reports whether Cassandra may refuse the value of a binding, or it is not set.
+func (s *Statement) mayBeRefused(b rewrite.Binding) bool {
+	kind := s.Critical.Columns[s.name(b.Column)].Type
+	value, bound := wire.Bound(s.Values, b.Marker)
+	judged := asBound(kind) && kind != "decimal" && kind != "timeuuid" // of which more counts than their length
+	return wire.IsUnset(s.Values, b.Marker) || !judged || bound && !rewrite.Fits(kind, value)
 }
 
 // asBound reports whether Cassandra returns the values of a type as they were bound.
