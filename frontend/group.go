@@ -20,7 +20,7 @@ import (
 )
 
 // group is writes with IF of clients that know of no lock, which are one statement on one row with other
-// values, while they wait for the lock of their key: a group commit (docs/protocol.md 3.6, Together). Only the
+// values, while they wait for the lock of their key: a group commit (docs/protocol.md 3.6, Begin). Only the
 // first of them takes the lock. It evaluates the conditions of all in the order in which they came, each on the
 // row that those before it leave, and sends the last write whose condition holds: that gives all columns their
 // values anew, so nothing of those before it would be left. All are answered when Cassandra has answered.
