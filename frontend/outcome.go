@@ -52,7 +52,7 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 // answered, or for another client that waits for its turn.
 func (f *sentOperation) goesOn(o outcome) bool {
 	last := f.ticket.Kind == musiccore.Put && o.forgotten == nil
-	return f.condition != nil && !(last && f.alone != "")
+	return f.condition != nil && (!last || f.alone == "")
 }
 
 // endTickets reports the outcome of an operation to the core, for each of its keys. The verdict is
