@@ -127,23 +127,36 @@ func (x *conditionalWrite) size() int { return x.read.size() + x.write.size() }
 // stream returns the stream of the write's client.
 func (x *conditionalWrite) stream() int16 { return x.read.header.Stream }
 
-// close ends the time in which writes can join, and returns those that have, unless it has ended before.
-func (g *group) close() (joined []*groupMember) {
+// close ends the time in which writes can join. That must be before it is found out whether the lock was still
+// held when the row was read: a write that came later could be refused for an older row.
+func (g *group) close() {
+	if g == nil {
+		return
+	}
+	g.all.mu.Lock()
+	defer g.all.mu.Unlock()
 	if g.all.open[g.name] == g {
 		delete(g.all.open, g.name)
 	}
-	joined, g.waiting = g.waiting, nil
-	return joined
 }
 
-// decide closes the group and returns the writes that have joined, but not those whose clients are gone.
+// joined returns the writes that have joined, once.
+func (g *group) joined() (all []*groupMember) {
+	if g.all.open[g.name] == g {
+		delete(g.all.open, g.name)
+	}
+	all, g.waiting = g.waiting, nil
+	return all
+}
+
+// decide returns the writes that have joined, but not those whose clients are gone.
 func (g *group) decide() []*groupMember {
 	if g == nil {
 		return nil
 	}
 	g.all.mu.Lock()
 	defer g.all.mu.Unlock()
-	for _, m := range g.close() {
+	for _, m := range g.joined() {
 		if m.request.cancelled() {
 			g.refuseOne(m, refusal.TryAgain(m.write.sent.table, "the connection ends"))
 		} else {
@@ -162,7 +175,7 @@ func (g *group) take() (decided, undecided []*groupMember) {
 	g.all.mu.Lock()
 	defer g.all.mu.Unlock()
 	decided, g.decided = g.decided, nil
-	return decided, g.close()
+	return decided, g.joined()
 }
 
 // expire answers a member whose time is over.
@@ -256,6 +269,16 @@ func (g *group) again(m *groupMember) {
 type rowSeen struct {
 	columns []*message.ColumnMetadata
 	rows    message.RowSet
+}
+
+// size returns how many bytes the values take.
+func (s *rowSeen) size() (n int) {
+	for _, row := range s.rows {
+		for _, value := range row {
+			n += len(value)
+		}
+	}
+	return n
 }
 
 // try evaluates a write's condition on the row. If it holds, the row is from then on what the write leaves;

@@ -266,6 +266,7 @@ func TestWritesThatMakeNoGroup(t *testing.T) {
 		"another form": func(e *message.Execute, _ *frame.Frame) {
 			e.Options.PositionalValues[0] = primitive.NewValue([]byte{1, 2, 3})
 		},
+		"no value":     func(e *message.Execute, _ *frame.Frame) { e.Options.PositionalValues[0] = primitive.NewValue([]byte{}) },
 		"a level":      func(e *message.Execute, _ *frame.Frame) { e.Options.Consistency = primitive.ConsistencyLevelAll },
 		"traced":       func(*message.Execute, *frame.Frame) {},
 		"no level":     func(*message.Execute, *frame.Frame) {},
@@ -300,6 +301,40 @@ func (g *lateBeginLocks) Begin(k musiccore.Key, ref musiccore.LockRef, kind musi
 	a, _ := g.heldBackLocks.Begin(k, ref, kind, done)
 	g.begun <- func() { done(a) }
 	return musiccore.Answer{}, false
+}
+
+// slowCheckLocks give the verdict on a read when a test says so.
+type slowCheckLocks struct {
+	*heldBackLocks
+	checking chan chan musiccore.Verdict
+}
+
+func (g *slowCheckLocks) End(tk musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+	if tk.Kind != musiccore.Get {
+		return g.heldBackLocks.End(tk, o)
+	}
+	verdict := make(chan musiccore.Verdict, 1)
+	g.checking <- verdict
+	return musiccore.VerdictPending, func() musiccore.Verdict { return <-verdict }
+}
+
+// A write that comes when the row has been read is not judged on it: by then the lock may be another client's,
+// which the check of the read need not show.
+func TestGroupIsClosedBeforeItsCheck(t *testing.T) {
+	locks := &heldBackLocks{newGrantingLocks(), make(chan func(musiccore.Answer), 9)}
+	core := &slowCheckLocks{locks, make(chan chan musiccore.Verdict, 9)}
+	y := groupOf(t, dialect{version: v4}, core, locks, patience, [2]int32{2, 1}, [2]int32{3, 1})
+	late := y.other(dialect{version: v4}, number(8), []byte("x"), number(7))
+	y.lock(granted)
+	y.executes(readOfGroup, numbers(5))
+	verdict := <-core.checking
+	late.execute()
+	late.prepares(readOfGroup)
+	late.prepares(writeOfUpdate)
+	<-y.locks.asked
+	verdict <- musiccore.VerdictTell
+	y.told(false, 5)
+	y.others[0].told(false, 5)
 }
 
 // What only the first one's client is to blame for does not end the others.

@@ -69,6 +69,7 @@ func (x *conditionalWrite) known(c *conn, k *lockedOperation, tk musiccore.Ticke
 // readKnown continues a write with IF whose read the proxy can answer by itself. f has the ticket of the
 // read, which is over with that.
 func (c *conn) readKnown(f *sentOperation, stream int16, r *knownRow, inPlace bool) {
+	f.condition.group.close()
 	verdict, wait := c.endTickets(f, musiccore.OutcomeAcked)
 	if wait != nil {
 		c.answerLater(stream, func() []byte { return c.continueKnown(f, stream, r, wait(), false) })

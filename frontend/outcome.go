@@ -27,6 +27,9 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 		o.what = musiccore.OutcomeUnknown // one mutation was refused, but others may have been applied
 	}
 	c.noteRight(f, o)
+	if f.condition != nil {
+		f.condition.group.close()
+	}
 	verdict, wait := c.endTickets(f, o.what)
 	if wait != nil || f.goesOn(o) {
 		c.concludeLater(e, f, o, verdict, wait)

@@ -246,9 +246,13 @@ func (c *conn) decideConditional(last *frame.Frame, columns []*message.ColumnMet
 		}
 	}()
 	x.warned = append(x.warned, last.Body.Warnings...)
+	seen := rowSeen{columns, rows}
+	if seen.size() > maxKnownRow {
+		x.group.anew() // each would be answered with it
+	}
 	if others := x.group.decide(); len(others) > 0 {
 		goesOn = true
-		return c.decideGroup(last, rowSeen{columns, rows}, f, others, inPlace)
+		return c.decideGroup(last, seen, f, others, inPlace)
 	}
 	evaluation := x.Evaluate(columns, rows)
 	step, failure := evaluation.Next()

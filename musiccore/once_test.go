@@ -35,6 +35,19 @@ func TestOnceReleasedBehind(t *testing.T) {
 	require.False(t, release.Swap.Set.Row.Dirty, "%+v", release.Swap)
 }
 
+// If plain writes ended only while the put was under way, they may lie above its fence.
+func TestOnceReleasedBehindIsClosedMeanwhile(t *testing.T) {
+	h, _, row, swap, stamps := lockOnce(t, Get, true)
+	h.reply(stamps, Result{Status: StatusDone, Empty: true})
+	h.reply(row, Result{Status: StatusDone})
+	tk, _ := h.begin(1, FencedPut)
+	h.collect(h.core.Closed(h.time(), h.table, swap.Set.Row.Epoch+1000))
+	h.end(tk, OutcomeAcked)
+	h.unlock(1)
+	_, release := commandOf[Apply](h)
+	require.True(t, release.Swap.Set.Row.Dirty && !release.Swap.Set.Row.Unfenced, "%+v", release.Swap)
+}
+
 // A key of which it is not known that it is empty is synchronised before it is read.
 func TestOnceReleasedBehindOfAKeyWithRows(t *testing.T) {
 	h, lock, row, _, stamps := lockOnce(t, Get, true)

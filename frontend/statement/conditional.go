@@ -107,8 +107,16 @@ func (s *Statement) Overwrites() bool {
 func (s *Statement) mayBeRefused(b rewrite.Binding) bool {
 	kind := s.Critical.Columns[s.name(b.Column)].Type
 	value, bound := wire.Bound(s.Values, b.Marker)
-	judged := asBound(kind) && kind != "decimal" && kind != "timeuuid" // of which more counts than their length
-	return wire.IsUnset(s.Values, b.Marker) || !judged || bound && !rewrite.Fits(kind, value)
+	if !bound {
+		return wire.IsUnset(s.Values, b.Marker)
+	}
+	switch kind {
+	case "text", "varchar", "ascii", "blob":
+		return !rewrite.Fits(kind, value)
+	case "decimal", "timeuuid": // more counts than the length
+		return true
+	}
+	return !asBound(kind) || len(value) == 0 || !rewrite.Fits(kind, value) // of some types a value may be empty, of others not
 }
 
 // asBound reports whether Cassandra returns the values of a type as they were bound.
