@@ -135,16 +135,19 @@ func (g *group) close() {
 	}
 	g.all.mu.Lock()
 	defer g.all.mu.Unlock()
+	g.shut()
+}
+
+// shut is close, called with all.mu held.
+func (g *group) shut() {
 	if g.all.open[g.name] == g {
 		delete(g.all.open, g.name)
 	}
 }
 
-// joined returns the writes that have joined, once.
+// joined returns the writes that have joined, once, and closes the group. It is called with all.mu held.
 func (g *group) joined() (all []*groupMember) {
-	if g.all.open[g.name] == g {
-		delete(g.all.open, g.name)
-	}
+	g.shut()
 	all, g.waiting = g.waiting, nil
 	return all
 }
