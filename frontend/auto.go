@@ -99,7 +99,7 @@ func (w *ownSection) lockGranted(a musiccore.Answer, inPlace bool) *wire.Failure
 	if !waits || a.Grant.State != musiccore.StateHeld {
 		w.end()
 		if waits {
-			return refusal.TryAgain(table, "others are writing this key")
+			return refusal.TryAgain(table, refusal.OthersWrite)
 		}
 		w.group.anew()
 		return nil

@@ -69,13 +69,10 @@ const (
 // write of a group gives every column a value which it would have given.
 func (c *conn) groupName(x *conditionalWrite) (n groupName, ok bool) {
 	s, w := x.first, &x.write
-	if s.prepared == nil || w.dated != nil || s.Timed() || !s.Overwrites() || w.size() > maxKnownRow {
+	if x.leaves == nil || s.prepared == nil || w.dated != nil || s.Timed() || !s.Overwrites() || w.size() > maxKnownRow {
 		return n, false
 	}
 	if w.header.Flags&(primitive.HeaderFlagTracing|primitive.HeaderFlagCustomPayload) != 0 {
-		return n, false
-	}
-	if x.leaves = x.Leaves(); x.leaves == nil {
 		return n, false
 	}
 	p := &w.request.parameters
@@ -189,7 +186,7 @@ func (g *group) expire(m *groupMember) {
 	g.waiting = slices.DeleteFunc(g.waiting, func(o *groupMember) bool { return o == m })
 	switch decided := slices.Index(g.decided, m); {
 	case len(g.waiting) < was:
-		g.refuseOne(m, refusal.TryAgain(m.write.sent.table, "others are writing this key"))
+		g.refuseOne(m, refusal.TryAgain(m.write.sent.table, refusal.OthersWrite))
 	case decided >= 0 && time.Since(m.first.until) < groupAnswer:
 		m.timer.Reset(groupAnswer)
 	case decided >= 0:
@@ -255,7 +252,7 @@ func (g *group) over() {
 // again carries out a member's write anew, if there is time.
 func (g *group) again(m *groupMember) {
 	g.finish(m, func() {
-		c, f := m.request.conn, refusal.TryAgain(m.write.sent.table, "others are writing this key")
+		c, f := m.request.conn, refusal.TryAgain(m.write.sent.table, refusal.OthersWrite)
 		if m.request.cancelled() {
 			return
 		}
@@ -272,16 +269,6 @@ func (g *group) again(m *groupMember) {
 type rowSeen struct {
 	columns []*message.ColumnMetadata
 	rows    message.RowSet
-}
-
-// size returns how many bytes the values take.
-func (s *rowSeen) size() (n int) {
-	for _, row := range s.rows {
-		for _, value := range row {
-			n += len(value)
-		}
-	}
-	return n
 }
 
 // try evaluates a write's condition on the row. If it holds, the row is from then on what the write leaves;

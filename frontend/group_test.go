@@ -212,7 +212,7 @@ func TestGroupWhoseLockIsLost(t *testing.T) {
 	})
 }
 
-// If the first client goes away, or its read fails, the other one is carried out without it.
+// If the first client goes away, or what fails is only the first one's, the other one is carried out without it.
 func TestGroupWithoutItsFirstClient(t *testing.T) {
 	bothFramings(t, func(t *testing.T, d dialect) {
 		for name, fault := range map[string]func(y *groupRig){
@@ -221,6 +221,16 @@ func TestGroupWithoutItsFirstClient(t *testing.T) {
 				y.lock(granted)
 				y.backend.answer(1)
 				require.NoError(t, y.client.Close())
+			},
+			"its lock does not come in time": func(y *groupRig) {
+				y.lock(musiccore.Answer{Grant: musiccore.Grant{Ref: 9, State: musiccore.StateQueued}})
+				y.client.failure(1)
+			},
+			"its stream is in use": func(y *groupRig) {
+				y.client.send(1, query("SELECT x FROM system.size"))
+				y.backend.answer(1)
+				y.lock(granted)
+				y.client.failure(1)
 			},
 			"its read fails": func(y *groupRig) {
 				y.lock(granted)
@@ -335,33 +345,6 @@ func TestGroupIsClosedBeforeItsCheck(t *testing.T) {
 	verdict <- musiccore.VerdictTell
 	y.told(false, 5)
 	y.others[0].told(false, 5)
-}
-
-// What only the first one's client is to blame for does not end the others.
-func TestGroupGoesOnWithoutItsFirst(t *testing.T) {
-	bothFramings(t, func(t *testing.T, d dialect) {
-		for name, fault := range map[string]func(y *groupRig){
-			"its lock does not come in time": func(y *groupRig) {
-				y.lock(musiccore.Answer{Grant: musiccore.Grant{Ref: 9, State: musiccore.StateQueued}})
-				y.client.failure(1)
-			},
-			"its stream is in use": func(y *groupRig) {
-				y.client.send(1, query("SELECT x FROM system.size"))
-				y.backend.answer(1)
-				y.lock(granted)
-				y.client.failure(1)
-			},
-		} {
-			t.Run(name, func(t *testing.T) {
-				y := newGroupRig(t, d, [2]int32{2, 1}, [2]int32{4, 3})
-				fault(y)
-				(<-y.locks.asked)(granted)
-				y.others[0].executes(readOfGroup, numbers(3))
-				y.others[0].executes(writeOfUpdate, &message.VoidResult{})
-				y.others[0].told(true)
-			})
-		}
-	})
 }
 
 // If the first client goes away while its read waits for the core, the others are carried out without it.

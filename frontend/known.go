@@ -29,6 +29,14 @@ type knownRow struct {
 // maxKnownRow is the largest row, in bytes, that is kept.
 const maxKnownRow = 4 << 10
 
+// rowSize returns how many bytes the values of a row take.
+func rowSize(row message.Row) (n int) {
+	for _, value := range row {
+		n += len(value)
+	}
+	return n
+}
+
 // note puts the row that the write leaves into the ticket of its put, if that follows from the write
 // alone. The proxy forwards no plain writes to the table meanwhile: it is not in the state of
 // unlocked=allow, and another state has another catalog.Critical.
@@ -36,15 +44,11 @@ func (x *conditionalWrite) note(c *conn, tk *musiccore.Ticket) {
 	if tk.Kind != musiccore.Put || x.leaves == nil || x.Table.Unlocked == catalog.Allow {
 		return
 	}
-	size := 0
-	for _, value := range x.leaves {
-		size += len(value)
-	}
 	columns := x.columns
 	if x.All {
 		columns = nil
 	}
-	if size <= maxKnownRow {
+	if rowSize(x.leaves) <= maxKnownRow {
 		tk.Known = &knownRow{x.Table, c.id, c.version, x.read.body, x.read.request.parameters.Values, columns, x.leaves}
 	}
 }
@@ -69,7 +73,6 @@ func (x *conditionalWrite) known(c *conn, k *lockedOperation, tk musiccore.Ticke
 // readKnown continues a write with IF whose read the proxy can answer by itself. f has the ticket of the
 // read, which is over with that.
 func (c *conn) readKnown(f *sentOperation, stream int16, r *knownRow, inPlace bool) {
-	f.condition.group.close()
 	verdict, wait := c.endTickets(f, musiccore.OutcomeAcked)
 	if wait != nil {
 		c.answerLater(stream, func() []byte { return c.continueKnown(f, stream, r, wait(), false) })
@@ -94,8 +97,6 @@ func (c *conn) continueKnown(f *sentOperation, stream int16, r *knownRow, v musi
 		return e.Raw
 	}
 	answer := frame.NewFrame(primitive.ProtocolVersion(c.version), stream, &message.VoidResult{})
-	if c.version >= byte(primitive.ProtocolVersion4) {
-		answer.Body.Warnings = c.lateWarning(f)
-	}
+	answer.Body.Warnings = c.lateWarning(f)
 	return c.decideConditional(answer, r.columns, message.RowSet{append(message.Row{}, r.row...)}, f, inPlace)
 }

@@ -27,9 +27,6 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 		o.what = musiccore.OutcomeUnknown // one mutation was refused, but others may have been applied
 	}
 	c.noteRight(f, o)
-	if f.condition != nil {
-		f.condition.group.close()
-	}
 	verdict, wait := c.endTickets(f, o.what)
 	if wait != nil || f.goesOn(o) {
 		c.concludeLater(e, f, o, verdict, wait)
@@ -62,6 +59,9 @@ func (f *sentOperation) goesOn(o outcome) bool {
 // the worst of theirs. If wait is not nil the verdict is not known yet, and wait blocks until it
 // is.
 func (c *conn) endTickets(f *sentOperation, what musiccore.Outcome) (v musiccore.Verdict, wait func() musiccore.Verdict) {
+	if f.condition != nil {
+		f.condition.group.close()
+	}
 	if v, wait = c.server.Locks.End(f.ticket, what); len(f.beside) == 0 {
 		return v, wait
 	}
@@ -209,10 +209,10 @@ func (f *sentOperation) done() {
 // (docs/design.md 5).
 const lateShare = 5
 
-// lateWarning returns a warning for a client whose lease had nearly ended.
+// lateWarning returns a warning for a client whose lease had nearly ended, if its protocol has warnings.
 func (c *conn) lateWarning(f *sentOperation) []string {
 	t := f.ticket
-	if f.alone != "" || t.Left >= t.Lease/lateShare {
+	if f.alone != "" || t.Left >= t.Lease/lateShare || c.version < byte(primitive.ProtocolVersion4) {
 		return nil
 	}
 	ref := c.shownReference(f, t.Ref)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
-	"sync"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/frame"
@@ -122,6 +121,7 @@ func (x *conditionalWrite) fencedWrite(s *lockStatement) *lockedOperation {
 // startConditional sends the read for the conditions when it is the write's turn. onEmpty is the
 // write to send instead if the lock is taken for it alone and the key has no row; or nil.
 func (c *conn) startConditional(x *conditionalWrite, onEmpty *lockedOperation) *wire.Failure {
+	x.leaves = x.Leaves()
 	all := []*lockedOperation{&x.read, &x.again, &x.write}
 	if onEmpty != nil {
 		all = append(all, onEmpty)
@@ -209,17 +209,8 @@ func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 			x.nextTurn()
 		}
 	}()
-	switch {
-	case f.ticket.Kind != musiccore.Put && e.OpCode == primitive.OpCodeResult:
-	default:
-		c.answerGroup(x.group, e)
-		switch {
-		case e.OpCode != primitive.OpCodeResult:
-			return e.Raw
-		case x.fails:
-			return x.refused
-		}
-		return c.applied(e, f)
+	if f.ticket.Kind == musiccore.Put || e.OpCode != primitive.OpCodeResult {
+		return c.endConditional(e, f)
 	}
 	decoded, err := c.decode(e)
 	if err != nil {
@@ -234,6 +225,20 @@ func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 	return c.decideConditional(decoded, rows.Metadata.Columns, rows.Data, f, false)
 }
 
+// endConditional answers the others of a write's group, and returns the answer to its own client: the write has
+// been done, or e is an error.
+func (c *conn) endConditional(e wire.Envelope, f *sentOperation) []byte {
+	x := f.condition
+	c.answerGroup(x.group, e)
+	switch {
+	case e.OpCode != primitive.OpCodeResult:
+		return e.Raw
+	case x.fails:
+		return x.refused
+	}
+	return c.applied(e, f)
+}
+
 // decideConditional evaluates the conditions on the rows that were read, and sends the write, or the next
 // read: in the place of the request that is being performed (inPlace), or between two others. It returns
 // the client's answer, or nil if another request has been sent to Cassandra. last is the answer to the
@@ -246,13 +251,12 @@ func (c *conn) decideConditional(last *frame.Frame, columns []*message.ColumnMet
 		}
 	}()
 	x.warned = append(x.warned, last.Body.Warnings...)
-	seen := rowSeen{columns, rows}
-	if seen.size() > maxKnownRow {
+	if len(rows) > 0 && rowSize(rows[0]) > maxKnownRow {
 		x.group.anew() // each would be answered with it
 	}
 	if others := x.group.decide(); len(others) > 0 {
 		goesOn = true
-		return c.decideGroup(last, seen, f, others, inPlace)
+		return c.decideGroup(last, rowSeen{columns, rows}, f, others, inPlace)
 	}
 	evaluation := x.Evaluate(columns, rows)
 	step, failure := evaluation.Next()
@@ -269,7 +273,7 @@ func (c *conn) decideConditional(last *frame.Frame, columns []*message.ColumnMet
 	case step == condition.ReadPartition:
 		next, kind = x.again, musiccore.Get
 	default:
-		x.columns, x.leaves = columns, x.Leaves()
+		x.columns = columns
 	}
 	goesOn = true
 	if f := c.sendUnderLock(&next, kind, inPlace); f != nil {
@@ -361,47 +365,4 @@ func (c *conn) refusedRows(last *frame.Frame, t *catalog.Table, refused *message
 		return nil
 	}
 	return e.Raw
-}
-
-// turns carries out the conditional writes of a key one at a time: else two of one holder could
-// both read before either writes. It is safe for concurrent use.
-type turns struct {
-	mu      sync.Mutex
-	waiting map[musiccore.Key][]func()
-	group   sync.WaitGroup // of goroutines that have a turn
-}
-
-// take calls f when it is its turn: at once, or when the turn before ends, in a goroutine of its own,
-// since f may answer a client that does not read, and end its turn at once, as many behind it may. f
-// must have next called when the turn is over. Server.Serve waits for these goroutines.
-func (t *turns) take(k musiccore.Key, f func(next func())) {
-	run := func() { f(sync.OnceFunc(func() { t.next(k) })) }
-	t.mu.Lock()
-	if t.waiting == nil {
-		t.waiting = map[musiccore.Key][]func(){}
-	}
-	queue, busy := t.waiting[k]
-	if busy {
-		t.waiting[k] = append(queue, run)
-	} else {
-		t.waiting[k] = nil
-	}
-	t.mu.Unlock()
-	if !busy {
-		run()
-	}
-}
-
-// next passes the turn on.
-func (t *turns) next(k musiccore.Key) {
-	t.mu.Lock()
-	queue := t.waiting[k]
-	if len(queue) == 0 {
-		delete(t.waiting, k)
-		t.mu.Unlock()
-		return
-	}
-	t.waiting[k] = queue[1:]
-	t.mu.Unlock()
-	t.group.Go(queue[0])
 }

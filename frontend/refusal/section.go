@@ -25,6 +25,9 @@ func TryAgain(t *catalog.Table, why string) *wire.Failure {
 	return &wire.Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: " + t.String() + ": " + why + ": nothing was written, try again"}
 }
 
+// OthersWrite is the reason why a key did not become free in time.
+const OthersWrite = "others are writing this key"
+
 // StillBecoming is the reason why a table that is becoming critical cannot be written yet.
 const StillBecoming = "it is not ready yet: its comment has just been changed, and some proxy has not followed"
 
