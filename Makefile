@@ -118,7 +118,7 @@ contend: ## sections at three emulated sites, on one key that all want, also in 
 
 evaluate: ## the systems of the evaluation beside each other, into docs/evaluation: 30 minutes, or FULL=1: hours; ONLY=fig6a,safety; EVALUATE="--against old.json"; needs root and /dev/net/tun for distances
 	$(if $(ONLY),,$(GO) -C integration/evaluate run ./onenode $(GO) test -count=1 -p 1 ./...)
-	$(if $(ONLY),,$(GO) -C integration/evaluate run ./onenode sh -c '$(GO) test -count=1 ./zookeeper ./curator ./shedlock ./paper ./service/struck -evaluate.long -timeout 30m && $(GO) -C etcd test -count=1 . -evaluate.long')
+	$(if $(ONLY),,$(GO) -C integration/evaluate run ./onenode sh -c '$(GO) test -count=1 ./ensemble ./zookeeper ./curator ./shedlock ./paper ./service/struck -evaluate.long -timeout 30m && $(GO) -C etcd test -count=1 . -evaluate.long')
 	@mkdir -p .run
 	$(GO) -C integration/evaluate build -o $(CURDIR)/.run/bin/evaluate .
 	.run/bin/evaluate $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(EVALUATE)

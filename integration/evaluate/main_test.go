@@ -67,3 +67,14 @@ func TestCommandIsTold(t *testing.T) {
 	s := settings{given: []given{{"full", "true"}, {"only", "fig4a,safety"}, {"rounds", "7"}}}
 	assert.Equal(t, `evaluate --full --only="fig4a,safety" --rounds=7`, s.line())
 }
+
+// In a full run, what needs servers beside Cassandra has worlds of its own; in a short one all share a world.
+func TestWhatIsBeside(t *testing.T) {
+	alone, beside := experiment.Experiment{Systems: []string{experiment.MUSIC}}, experiment.Experiment{Systems: []string{experiment.MUSIC, experiment.Etcd}}
+	short, full := settings{}, settings{Settings: experiment.Settings{Full: true}}
+	assert.False(t, full.beside(alone))
+	assert.True(t, full.beside(beside))
+	assert.True(t, short.beside(alone) && short.beside(beside))
+	full.systems = []string{experiment.MUSIC}
+	assert.False(t, full.beside(beside), "where the one that needs them was not asked for")
+}

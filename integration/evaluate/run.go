@@ -22,7 +22,8 @@ import (
 type stage struct {
 	profile experiment.Profile
 	paxos   string
-	nodes   int // of Cassandra, as in experiment.Experiment
+	nodes   int  // of Cassandra, as in experiment.Experiment
+	beside  bool // with servers beside Cassandra: what nodes acknowledge is on disk there
 	play    []experiment.Experiment
 }
 
@@ -83,7 +84,9 @@ func (s *settings) stages(log io.Writer) (all []stage) {
 	for _, p := range profiles {
 		for _, st := range worlds() {
 			st.profile = p
-			st.play = slices.DeleteFunc(experiment.All(), func(e experiment.Experiment) bool { return e.Nodes != st.nodes || !s.plays(e, p, st.paxos) })
+			st.play = slices.DeleteFunc(experiment.All(), func(e experiment.Experiment) bool {
+				return e.Nodes != st.nodes || s.beside(e) != st.beside || !s.plays(e, p, st.paxos)
+			})
 			if len(st.play) > 0 {
 				all = append(all, st)
 			}
@@ -96,10 +99,16 @@ func (s *settings) stages(log io.Writer) (all []stage) {
 func worlds() (all []stage) {
 	for _, paxos := range []string{"v2", "v1"} {
 		for _, nodes := range []int{0, experiment.Sites, experiment.Sites * experiment.Sites} {
-			all = append(all, stage{paxos: paxos, nodes: nodes})
+			all = append(all, stage{paxos: paxos, nodes: nodes}, stage{paxos: paxos, nodes: nodes, beside: true})
 		}
 	}
 	return all
+}
+
+// beside reports whether an experiment is made beside the servers of other systems. In a full run those that need none are not; in a
+// short one all share a world.
+func (s *settings) beside(e experiment.Experiment) bool {
+	return !s.Full || slices.ContainsFunc(s.needed([]experiment.Experiment{e}), func(x experiment.System) bool { return x.Needs != "" })
 }
 
 // plays reports whether an experiment is to be made in a world.
@@ -113,6 +122,9 @@ func (s *settings) plays(e experiment.Experiment, p experiment.Profile, paxos st
 	}
 	if len(s.profile) > 0 {
 		profiles = slices.DeleteFunc(slices.Clone(e.Profiles), func(name string) bool { return !slices.Contains(s.profile, name) })
+	}
+	if e.Long && !s.Full && !slices.Contains(s.only, e.Name) {
+		return false
 	}
 	return s.wants(e.Name) && slices.Contains(variants, paxos) && (!p.Emulated() || slices.Contains(profiles, p.Name))
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"music/integration/child"
+	"music/integration/evaluate/section"
 )
 
 // Member says which server of an ensemble to start. All have the same Members.
@@ -147,6 +148,35 @@ func (e Ensemble) Leader(ctx context.Context) (int, error) {
 		}
 	}
 	return 0, errNoLeader
+}
+
+// Lead makes a member of three the leader, unless it leads already: the other two are killed one after the other, each while the
+// other one runs, and write, which is called until it succeeds, writes something in between: so the one that is started again first
+// has missed it and cannot be elected. Clients of the two lose their connections.
+func (e Ensemble) Lead(ctx context.Context, member int, write func(context.Context) error) error {
+	if at, err := e.Leader(ctx); err != nil || at == member {
+		return err
+	}
+	behind, ahead := (member+1)%len(e), (member+2)%len(e)
+	e[behind].Process.Kill()
+	for err := write(ctx); err != nil; err = write(ctx) {
+		if ctx.Err() != nil {
+			return fmt.Errorf("with two members: %w", err)
+		}
+		section.Rest(ctx, time.Second)
+	}
+	e[ahead].Process.Kill()
+	for _, i := range []int{behind, ahead} {
+		again, err := e[i].Revive(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", e[i].Endpoint, err)
+		}
+		e[i] = again
+	}
+	if at, err := e.Leader(ctx); err != nil || at != member {
+		return errors.Join(fmt.Errorf("%w: member %d is to, and %d does", errNoLeader, member, at), err)
+	}
+	return nil
 }
 
 // join returns an address with a port.

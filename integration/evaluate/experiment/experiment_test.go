@@ -274,7 +274,7 @@ func TestExperimentsAreWhole(t *testing.T) {
 // Each experiment gives values for all that it says it measures, over systems that are in memory; what needs nodes, leases or a queue is left out.
 func TestExperimentsMeasureWhatTheySay(t *testing.T) {
 	for _, e := range All() {
-		if slices.Contains([]string{"cost", "takeover", "lease", "bakery", "conflicts", "fig4b-3", "fig4b-9"}, e.Name) {
+		if slices.Contains([]string{"cost", "leaders", "takeover", "lease", "bakery", "conflicts", "fig4b-3", "fig4b-9"}, e.Name) {
 			continue
 		}
 		synctest.Test(t, func(t *testing.T) {
@@ -311,4 +311,23 @@ func TestNearest(t *testing.T) {
 	assert.Equal(t, p.RTT[0], p.Nearest(1))
 	assert.Equal(t, p.RTT[2], p.Nearest(2))
 	assert.Equal(t, p.RTT[2], p.Nearest(3))
+}
+
+// Rows of a group have their turns at the same time, in the order of the group in the figure, and one that fails twice is left out.
+func TestTurnsTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Run{Settings: Settings{Rounds: 3}, Figure: &Figure{}, Log: io.Discard, warmed: map[string]bool{"a": true, "b": true, "broken": true}}
+		wait := func(name string, d time.Duration, err error) turn {
+			return turn{name, "", func(context.Context, string) (map[string]float64, error) {
+				time.Sleep(d)
+				return map[string]float64{"m": d.Seconds()}, err
+			}}
+		}
+		began := time.Now()
+		require.NoError(t, r.takeTurnsTogether(t.Context(), [][]turn{{wait("a", 30*time.Second, nil), wait("broken", time.Minute, io.EOF), wait("b", 10*time.Second, nil)}}))
+		assert.Equal(t, 2*time.Minute+30*time.Second, time.Since(began))
+		assert.Equal(t, Samples{30, 30, 30}, r.values("a", "", "m"))
+		assert.Equal(t, []int{0, 1, 2}, []int{r.find("a", ""), r.find("broken", ""), r.find("b", "")})
+		assert.Equal(t, io.EOF.Error(), r.Rows[1].Note)
+	})
 }

@@ -11,6 +11,6 @@ func All() []Experiment {
 			{"10 B", 100, 10, false}, {"1 kB", 100, 1 << 10, true}, {"16 kB", 100, 16 << 10, false}, {"256 kB", 100, 256 << 10, true},
 		}),
 		updates(), scaled(Sites), scaled(Sites * Sites), conflicts(),
-		ycsb(), contended(), writes(), cost(), takeover(), succession(), crowding(),
+		ycsb(), contended(), writes(), led(), cost(), takeover(), succession(), crowding(),
 	}
 }

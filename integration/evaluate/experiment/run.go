@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"music/integration/evaluate/section"
@@ -24,6 +25,7 @@ type Experiment struct {
 	Profiles []string // of a full run; a short one has IUs only
 	Nodes    int      // of Cassandra, with small heaps; 0: one at each site, with larger ones
 	Paxos    []string // likewise; a short one has v2 only
+	Long     bool     // of a full run, or by its name
 	Metrics  []Metric
 	Claims   []Claim
 	Run      func(context.Context, *Run) error
@@ -145,6 +147,9 @@ type turn struct {
 	do        turnFunc
 }
 
+// row identifies the row of a turn.
+func (t turn) row() [2]string { return [2]string{t.system, t.x} }
+
 // turnsAt returns a turn at x for each of some systems that takes part.
 func (r *Run) turnsAt(x string, systems []string, turnOf func(system string) turnFunc) (turns []turn) {
 	for _, s := range systems {
@@ -176,29 +181,49 @@ func (r *Run) warm(ctx context.Context, turns []turn) {
 // takeTurns has all rows take their turns in each round, which begins with another one each time. A
 // row that fails twice is left out.
 func (r *Run) takeTurns(ctx context.Context, turns []turn) error {
-	r.warm(ctx, turns)
-	faults := map[int]int{}
+	return r.takeTurnsTogether(ctx, slices.Collect(slices.Chunk(turns, 1)))
+}
+
+// takeTurnsTogether does the same with groups of rows that have their turns at the same time: they
+// wait, and what one does costs the others nothing.
+func (r *Run) takeTurnsTogether(ctx context.Context, groups [][]turn) error {
+	r.warm(ctx, slices.Concat(groups...))
+	faults := map[[2]string]int{}
 	for round := range r.Rounds {
-		for i := range turns {
-			at := (i + round) % len(turns)
-			t := turns[at]
-			if faults[at] > 1 {
-				continue
-			}
-			Say(r.Log, "  round %d of %d: %s %s", round+1, r.Rounds, t.system, t.x)
-			values, err := t.do(ctx, r.name(t.system))
+		for i := range groups {
+			r.takeTurn(ctx, round, groups[(i+round)%len(groups)], faults)
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if err != nil {
-				faults[at]++
-				r.row(t.system, t.x).Note = err.Error()
-				continue
-			}
-			r.add(t.system, t.x, values)
 		}
 	}
 	return nil
+}
+
+// takeTurn has the rows of a group take their turns of a round, but for those that have failed twice.
+// faults counts that, by system and point.
+func (r *Run) takeTurn(ctx context.Context, round int, group []turn, faults map[[2]string]int) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	group = slices.DeleteFunc(slices.Clone(group), func(t turn) bool { return faults[t.row()] > 1 })
+	for _, t := range group {
+		Say(r.Log, "  round %d of %d: %s %s", round+1, r.Rounds, t.system, t.x)
+		r.row(t.system, t.x) // in the order of the group, whoever is first
+	}
+	for _, t := range group {
+		all.Go(func() {
+			values, err := t.do(ctx, r.name(t.system))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				faults[t.row()]++
+				r.row(t.system, t.x).Note = err.Error()
+				return
+			}
+			r.add(t.system, t.x, values)
+		})
+	}
+	all.Wait()
 }
 
 // name returns a name that no key has had before.

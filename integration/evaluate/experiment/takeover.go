@@ -19,11 +19,8 @@ func takeover() Experiment {
 		Metrics: []Metric{{"p50", "s"}, {"p99", "s"}, {"had by nobody in 40 s", "keys"}},
 		Run: func(ctx context.Context, r *Run) error {
 			r.Notes = append(r.Notes, fmt.Sprintf("A client at site 1 holds %d keys and dies; as many clients at site 2 want them from then on. The session lease of the "+
-				"proxies is 10 s. Waiters of MUSIC bear for 10 s that nothing changes. The housekeeper of LWT and heartbeat does not run.", deaths))
+				"proxies is 10 s. Waiters of MUSIC bear for 10 s that nothing changes. The housekeeper of LWT and heartbeat does not run. All rows but that of the proxy's death wait at the same time.", deaths))
 			var turns []turn
-			if r.has(Ours) {
-				turns = append(turns, turn{"ours, the holder's proxy is killed", "", r.proxyDies})
-			}
 			for _, s := range leased {
 				if r.has(s) {
 					turns = append(turns, turn{s, "", r.clientDies(s)})
@@ -34,7 +31,11 @@ func takeover() Experiment {
 					turns = append(turns, turn{s, "", r.clientDies(s)})
 				}
 			}
-			return r.takeTurns(ctx, turns)
+			groups := [][]turn{turns}
+			if r.has(Ours) { // by itself: the death of a proxy ends the sections of other rows
+				groups = append(groups, []turn{{"ours, the holder's proxy is killed", "", r.proxyDies}})
+			}
+			return r.takeTurnsTogether(ctx, groups)
 		},
 	}
 }

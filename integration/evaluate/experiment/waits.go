@@ -36,7 +36,7 @@ func succession() Experiment {
 			{Of: Ours, Metric: "resigns in", Most: 2, Why: "a resignation is a lightweight transaction, and then the next one is told and synchronises"},
 		},
 		Run: func(ctx context.Context, r *Run) error {
-			r.Notes = append(r.Notes, fmt.Sprintf("A leader at site 1 is silent once it leads; one at site 2 waits for it, and resigns when one at site 3 waits. Aimed at: "+
+			r.Notes = append(r.Notes, fmt.Sprintf("All rows wait at the same time. A leader at site 1 is silent once it leads; one at site 2 waits for it, and resigns when one at site 3 waits. Aimed at: "+
 				"at most 1 s beyond the lease, and 2 RTT where the leader resigns. A round trip (RTT) is that from site 2 to the nearest other site, %v.", r.World.Profile.Nearest(2)))
 			var turns []turn
 			for _, ttl := range TTLs() {
@@ -46,7 +46,7 @@ func succession() Experiment {
 					}
 				}
 			}
-			return r.takeTurns(ctx, turns)
+			return r.takeTurnsTogether(ctx, [][]turn{turns})
 		},
 	}
 }
