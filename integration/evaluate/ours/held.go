@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"golang.org/x/sync/errgroup"
@@ -103,6 +104,9 @@ func value(v []byte, err error) ([]byte, error) {
 	return v, err
 }
 
+// again is after how long a FOR UPDATE is sent again that was refused for the moment.
+const again = 100 * time.Millisecond
+
 // forUpdate is a client that locks and reads with one statement.
 type forUpdate struct{ *client }
 
@@ -114,6 +118,8 @@ func (c *forUpdate) Enter(ctx context.Context, key string) (section.Held, error)
 			MapScanCASContext(ctx, row)
 		ref, _ := row["lock_ref"].(int64)
 		switch {
+		case err != nil && strings.Contains(err.Error(), "nothing was done") && ctx.Err() == nil: // as while a table becomes critical
+			section.Rest(ctx, again)
 		case err != nil:
 			return nil, err
 		case applied:
