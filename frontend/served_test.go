@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -87,6 +88,92 @@ func TestSeveralKeysOfWhichOneIsHeld(t *testing.T) {
 		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED")
 		assert.EqualValues(t, 9, taken(t, g.unlocked))
 		assert.Empty(t, g.unlocked)
+	})
+}
+
+// meetingLocks grant a key, but for those that are another's, when so many LOCKs wait at once.
+type meetingLocks struct {
+	*grantingLocks
+	busy  string
+	fails string
+	meet  chan int // how many are to wait at once, next
+
+	mu     sync.Mutex
+	asked  []string
+	answer []func()
+	most   int
+}
+
+func (m *meetingLocks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (musiccore.Answer, func()) {
+	a := musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 9, State: musiccore.StateHeld}}
+	if q.Ref != 0 {
+		return a, nil
+	}
+	switch {
+	case strings.Contains(m.busy, k.PK):
+		a = musiccore.Answer{Grant: musiccore.Grant{State: musiccore.StateBusy}}
+	case strings.Contains(m.fails, k.PK):
+		a = musiccore.Answer{Err: musiccore.ErrPoisoned}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = append(m.asked, k.PK)
+	m.answer = append(m.answer, func() { done(a) })
+	if m.most == 0 {
+		m.most = <-m.meet
+	}
+	if len(m.answer) == m.most {
+		for _, answer := range m.answer {
+			go answer()
+		}
+		m.answer, m.most = nil, 0
+	}
+	return musiccore.Answer{}, func() {}
+}
+
+// SKIP LOCKED asks for as many keys at once as are still lacking: never for more, so it has none to give back; the rows are in the
+// order of the text. Where a LOCK fails, what was granted beside it is given back.
+func TestSkipLockedAsksAtOnce(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		g := newGrantingLocks()
+		core := &meetingLocks{grantingLocks: g, busy: "bd", meet: make(chan int, 9)}
+		r := newRig(t, func(o *Options) { o.Locks, o.MaxWait = core, patience })
+		r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
+		client, _ := r.login(d)
+		states := func() (all []string) {
+			for _, row := range client.answer(1).(*message.RowsResult).Data {
+				all = append(all, string(row[7])+" "+string(row[2]))
+			}
+			return all
+		}
+		for _, c := range []struct {
+			text  string
+			waves []int
+			want  []string
+		}{
+			{"('a', 'b', 'c', 'e')", []int{4}, []string{"a HELD", "b BUSY", "c HELD", "e HELD"}},
+			{"('a', 'b', 'c', 'd', 'e', 'f') LIMIT 3", []int{3, 1, 1}, []string{"a HELD", "b BUSY", "c HELD", "d BUSY", "e HELD"}},
+			{"('b', 'd') LIMIT 1", []int{1, 1}, []string{"b BUSY", "d BUSY"}},
+		} {
+			for _, n := range c.waves {
+				core.meet <- n
+			}
+			in, limit, _ := strings.Cut(c.text, " LIMIT")
+			if limit != "" {
+				limit = " LIMIT" + limit
+			}
+			client.send(1, query("LOCK bank.accounts WHERE id IN "+in+" SKIP LOCKED"+limit))
+			assert.Equal(t, c.want, states(), c.text)
+			assert.Empty(t, core.meet)
+			assert.Empty(t, g.unlocked)
+		}
+		core.fails = "e"
+		core.meet <- 3
+		client.send(1, query("LOCK bank.accounts WHERE id IN ('a', 'e', 'c', 'g') SKIP LOCKED LIMIT 3"))
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED")
+		assert.EqualValues(t, 9, taken(t, g.unlocked))
+		assert.EqualValues(t, 9, taken(t, g.unlocked))
+		assert.NotContains(t, core.asked, "g")
 	})
 }
 

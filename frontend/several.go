@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -75,7 +76,8 @@ func (a *lockExecution) several() *wire.Failure {
 }
 
 // multiLock is one LOCK on several keys. The keys are locked one after another, in an order that is
-// the same for every client, so that two clients never wait for each other.
+// the same for every client, so that two clients never wait for each other; with SKIP LOCKED, which
+// does not wait, several at a time.
 type multiLock struct {
 	conn    *conn
 	stream  int16
@@ -119,34 +121,15 @@ func (r *multiLock) patience() time.Duration {
 	return r.request.Wait
 }
 
-// order returns the keys in the order in which they are locked: sorted or, with SKIP LOCKED, which
-// does not wait, in the order of the text.
-func (r *multiLock) order() []*multiLockKey {
-	order := slices.Clone(r.keys)
-	if !r.skip {
-		slices.SortFunc(order, func(a, b *multiLockKey) int { return strings.Compare(a.Key.PK, b.Key.PK) })
-	}
-	return order
-}
-
-// lockKeys locks one key after another until it has enough of them or, unless with SKIP LOCKED, one
-// cannot be had. Last it renews the leases of those that it has, which have run meanwhile.
+// lockKeys locks the keys that are asked for. Last it renews the leases of those that it has, which
+// have run meanwhile.
 func (r *multiLock) lockKeys(limit context.Context) (got []*multiLockKey, f *wire.Failure) {
-	end, _ := limit.Deadline()
-	for _, w := range r.order() {
-		if len(got) == r.most {
-			break
-		}
-		q := r.request
-		q.Wait = max(time.Until(end), time.Millisecond)
-		if f := r.lockKey(w, q, limit.Done()); f != nil {
-			return got, f
-		}
-		if w.grant.State == musiccore.StateHeld {
-			got = append(got, w)
-		} else if !r.skip {
-			return got, nil
-		}
+	lock := r.lockAll
+	if r.skip {
+		lock = r.lockFree
+	}
+	if got, f = lock(limit); f != nil {
+		return got, f
 	}
 	for _, w := range got {
 		if f := r.lockKey(w, musiccore.Request{Ref: w.grant.Ref, Lease: r.request.Lease, AtOnce: true}, nil); f != nil {
@@ -154,6 +137,50 @@ func (r *multiLock) lockKeys(limit context.Context) (got []*multiLockKey, f *wir
 		}
 	}
 	return got, nil
+}
+
+// lockAll locks one key after another, sorted, until it has enough of them or one cannot be had.
+func (r *multiLock) lockAll(limit context.Context) (got []*multiLockKey, f *wire.Failure) {
+	end, _ := limit.Deadline()
+	order := slices.Clone(r.keys)
+	slices.SortFunc(order, func(a, b *multiLockKey) int { return strings.Compare(a.Key.PK, b.Key.PK) })
+	for _, w := range order[:min(len(order), r.most)] {
+		q := r.request
+		q.Wait = max(time.Until(end), time.Millisecond)
+		if f := r.lockKey(w, q, limit.Done()); f != nil || w.grant.State != musiccore.StateHeld {
+			return got, f
+		}
+		got = append(got, w)
+	}
+	return got, nil
+}
+
+// freeAtOnce is how many keys SKIP LOCKED asks for at a time.
+const freeAtOnce = 32
+
+// lockFree locks those keys that are free, in the order of the text, until it has enough of them:
+// so many at a time as are still lacking, so it never has to give one back.
+func (r *multiLock) lockFree(limit context.Context) (got []*multiLockKey, f *wire.Failure) {
+	end, _ := limit.Deadline()
+	for rest := r.keys; f == nil && len(rest) > 0 && len(got) < r.most; {
+		some := rest[:min(len(rest), r.most-len(got), freeAtOnce)]
+		rest = rest[len(some):]
+		q := r.request
+		q.Wait = max(time.Until(end), time.Millisecond)
+		faults := make([]*wire.Failure, len(some))
+		var asking sync.WaitGroup
+		for i, w := range some {
+			asking.Go(func() { r.conn.guard(func() { faults[i] = r.lockKey(w, q, limit.Done()) }) })
+		}
+		asking.Wait()
+		for _, w := range some {
+			if w.grant.State == musiccore.StateHeld {
+				got = append(got, w)
+			}
+		}
+		f = cmp.Or(faults...)
+	}
+	return got, f
 }
 
 // complete reports whether as many keys are held as were asked for.

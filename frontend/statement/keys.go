@@ -10,8 +10,8 @@ import (
 	"music/rewrite"
 )
 
-// MaxKeys is how many keys one LOCK … IN, or one batch, may name. They are locked one after
-// another, within the wait of one LOCK.
+// MaxKeys is how many keys one LOCK … IN, or one batch, may name. They are locked within
+// the wait of one LOCK.
 const MaxKeys = 1000
 
 // NamedKey is a key that a statement names, with the value of each of its columns.
