@@ -100,16 +100,28 @@ func (w *writer) conditional(table string, value []byte) error {
 }
 
 // lanes returns ways, each for a number of clients with keys of their own.
-func (n *realNode) lanes(clients int, ways []way) []lane {
+func (n *realNode) lanes(clients int, ways []way) []lane { return n.lanesOver(clients, ways, n.proxy) }
+
+// lanesOver does the same over some proxies, to which the clients are spread in turn.
+func (n *realNode) lanesOver(clients int, ways []way, proxies ...*child) []lane {
 	var all []lane
 	value := noise(0, 100)
 	for _, way := range ways {
-		t := target{name: way.name, address: n.node.address}
+		t := target{name: way.name}
 		if !way.direct {
-			t = n.proxy.target(way.name)
+			t.cpu = func() (sum time.Duration) {
+				for _, p := range proxies {
+					sum += p.cpu()
+				}
+				return sum
+			}
 		}
 		dial := func(i int) (*client, error) {
-			w, err := newWriter(t.address, fmt.Sprintf("%s %d/%d", way.name, i, clients))
+			address := proxies[i%len(proxies)].address
+			if way.direct {
+				address = n.node.address
+			}
+			w, err := newWriter(address, fmt.Sprintf("%s %d/%d", way.name, i, clients))
 			if err != nil {
 				return nil, err
 			}
