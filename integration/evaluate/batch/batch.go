@@ -20,29 +20,59 @@ import (
 // that with the rest. Only if none was free it sleeps, for at most sleep. It returns the first
 // error of work, after leaving what it has locked.
 func Process(ctx context.Context, lock section.Trier, keys []string, sleep time.Duration, work func(section.Held, string) error) error {
-	for rest := slices.Clone(keys); len(rest) > 0; {
+	return process(ctx, keys, work, func(rest []string) (map[string]section.Held, error) {
 		free, err := tryAll(ctx, lock, rest)
+		if len(free) == 0 && err == nil {
+			section.Rest(ctx, rand.N(sleep)) //nolint:gosec // G404: chance, not secrets
+		}
+		return free, err
+	})
+}
+
+// Queue is a Client that can ask for several keys at once, and in which one waits for a key.
+type Queue interface {
+	section.Client
+	section.Taker
+}
+
+// ProcessQueued does the same with a lock that takes all that is free in one statement. If none was
+// free it waits for one of the rest in that key's queue: this is the blocking mode of a lock that
+// has one.
+func ProcessQueued(ctx context.Context, lock Queue, keys []string, work func(section.Held, string) error) error {
+	return process(ctx, keys, work, func(rest []string) (map[string]section.Held, error) {
+		free, err := lock.TakeFree(ctx, rest)
+		if len(free) == 0 && err == nil {
+			key := rest[rand.N(len(rest))] //nolint:gosec // G404: likewise
+			var held section.Held
+			if held, err = lock.Enter(ctx, key); err == nil {
+				free = map[string]section.Held{key: held}
+			}
+		}
+		return free, err
+	})
+}
+
+// process takes some of the keys, calls work for each and leaves it, until none is left. What take
+// returns with an error is left, too.
+func process(ctx context.Context, keys []string, work func(section.Held, string) error, take func(rest []string) (map[string]section.Held, error)) error {
+	for rest := slices.Clone(keys); len(rest) > 0; {
+		taken, err := take(rest)
 		for _, key := range rest {
-			if free[key] == nil {
+			if taken[key] == nil {
 				continue
 			}
 			if err == nil {
-				err = work(free[key], key)
+				err = work(taken[key], key)
 			}
-			err = errors.Join(err, free[key].Leave(ctx))
+			err = errors.Join(err, taken[key].Leave(ctx))
+		}
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		rest = slices.DeleteFunc(rest, func(key string) bool { return free[key] != nil })
-		if len(free) > 0 {
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(rand.N(sleep)): //nolint:gosec // G404: chance, not secrets
-		}
+		rest = slices.DeleteFunc(rest, func(key string) bool { return taken[key] != nil })
 	}
 	return nil
 }

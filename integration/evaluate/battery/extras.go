@@ -11,7 +11,7 @@ import (
 // extras checks the optional interfaces that a system implements, as package section describes
 // them.
 func extras(ctx context.Context, r *run) error {
-	return errors.Join(tokensRise(ctx, r), tryingTells(ctx, r), renewingKeeps(ctx, r), forcingEnds(ctx, r))
+	return errors.Join(tokensRise(ctx, r), tryingTells(ctx, r), takingTells(ctx, r), renewingKeeps(ctx, r), forcingEnds(ctx, r))
 }
 
 // tokensRise: the fencing token of each section of a key is higher than that of the one before.
@@ -60,6 +60,31 @@ func tryingTells(ctx context.Context, r *run) error {
 		return errors.New("tried a key that is free, and did not enter")
 	}
 	return errors.Join(held.Put(ctx, []byte("tried")), held.Leave(ctx))
+}
+
+// takingTells: TakeFree enters those keys that are free, and not one that is held.
+func takingTells(ctx context.Context, r *run) error {
+	two, ok := r.open().(section.Taker)
+	if !ok {
+		return nil
+	}
+	taken, free := r.key+"taken", []string{r.key + "free1", r.key + "free2"}
+	return within(ctx, r.open(), taken, func(section.Held) error {
+		got, err := two.TakeFree(ctx, []string{free[0], taken, free[1]})
+		if err != nil {
+			return fmt.Errorf("take what is free: %w", err)
+		}
+		for _, key := range free {
+			if got[key] == nil {
+				return fmt.Errorf("%s is free, and was not taken", key)
+			}
+			err = errors.Join(err, got[key].Put(ctx, []byte("taken")), got[key].Leave(ctx))
+		}
+		if len(got) != len(free) {
+			err = errors.Join(err, errors.New("took a key that is held"))
+		}
+		return err
+	})
 }
 
 // renewingKeeps: a section that is renewed continues.

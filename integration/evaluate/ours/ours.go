@@ -169,6 +169,19 @@ func (c *client) TryEnter(ctx context.Context, key string) (section.Held, bool, 
 	return &held{client: c, key: key, ref: g.ref}, true, nil
 }
 
+// TakeFree takes the locks that are free, in one statement.
+func (c *client) TakeFree(ctx context.Context, keys []string) (map[string]section.Held, error) {
+	all, free := c.cql.Query("SELECT LOCK "+c.table+" WHERE k IN ? SKIP LOCKED"+c.lease(), keys).IterContext(ctx), map[string]section.Held{}
+	for row := map[string]any{}; all.MapScan(row); row = map[string]any{} {
+		key, _ := row["k"].(string)
+		ref, _ := row["lock_ref"].(int64)
+		if row["state"] == "HELD" {
+			free[key] = &held{client: c, key: key, ref: ref}
+		}
+	}
+	return free, all.Close()
+}
+
 // Force ends the lock of whoever holds it.
 func (c *client) Force(ctx context.Context, key string) error {
 	_, err := c.ask(ctx, "SELECT UNLOCK "+c.table+" WHERE k = ? FORCE", key)

@@ -42,6 +42,12 @@ type Trier interface {
 	TryEnter(ctx context.Context, key string) (Held, bool, error)
 }
 
+// Taker is a Client that can ask for several keys in one statement.
+type Taker interface {
+	// TakeFree enters those of the keys that nobody else holds, and returns them by name.
+	TakeFree(ctx context.Context, keys []string) (map[string]Held, error)
+}
+
 // Forcer is a Client that can end the section of another client.
 type Forcer interface {
 	// Force ends the section of the present holder of the key.
