@@ -15,7 +15,8 @@ import (
 type target struct {
 	name    string
 	address string
-	cpu     func() time.Duration // nil: not a process of ours in between
+	cpu     func() time.Duration // of the process in between; nil: there is none of ours
+	store   func() time.Duration // of the node; nil: there is none
 }
 
 // dialects returns the dialects that are measured.
@@ -68,8 +69,9 @@ func grown() []work {
 type measured struct {
 	Target    string  `json:"target"`
 	PerSecond samples `json:"per_second"`
-	CPU       samples `json:"cpu_us"` // of the process in between, microseconds a request; empty without one
-	P50       samples `json:"p50_us"` // of a window, microseconds
+	CPU       samples `json:"cpu_us"`             // of the process in between, microseconds a request; empty without one
+	Store     samples `json:"store_us,omitempty"` // of the node, likewise
+	P50       samples `json:"p50_us"`             // of a window, microseconds
 	P99       samples `json:"p99_us"`
 	Again     int     `json:"tried_again"` // answers that were errors, in all rounds, after which a client has tried again
 }
@@ -127,22 +129,29 @@ func compare(name string, lanes []lane, rounds int, span time.Duration) (compari
 
 // add measures one round.
 func (m *measured) add(t target, all crowd, span time.Duration) error {
-	var before time.Duration
-	if t.cpu != nil {
-		before = t.cpu()
-	}
+	cpu, store := sinceNow(t.cpu), sinceNow(t.store)
 	o, err := all.run(span)
 	if err != nil {
 		return err
 	}
-	if t.cpu != nil {
-		m.CPU = append(m.CPU, float64((t.cpu()-before).Nanoseconds())/1000/float64(o.requests))
-	}
+	m.CPU, m.Store = append(m.CPU, cpu(o.requests)...), append(m.Store, store(o.requests)...)
 	m.Again += o.again
 	m.PerSecond = append(m.PerSecond, o.perSecond())
 	m.P50 = append(m.P50, float64(o.quantile(0.5).Nanoseconds())/1000)
 	m.P99 = append(m.P99, float64(o.quantile(0.99).Nanoseconds())/1000)
 	return nil
+}
+
+// sinceNow returns what a clock has advanced since, in microseconds for each of some requests; nothing
+// if there is no clock.
+func sinceNow(clock func() time.Duration) func(requests int) samples {
+	if clock == nil {
+		return func(int) samples { return nil }
+	}
+	began := clock()
+	return func(requests int) samples {
+		return samples{float64((clock() - began).Nanoseconds()) / 1000 / float64(requests)}
+	}
 }
 
 // tell prints a comparison, a line for each target.
@@ -152,6 +161,9 @@ func (c comparison) tell(out io.Writer) {
 		cpu := ""
 		if len(m.CPU) > 0 {
 			cpu = fmt.Sprintf("  CPU %s µs", m.CPU)
+		}
+		if len(m.Store) > 0 {
+			cpu += fmt.Sprintf("  node %s µs", m.Store)
 		}
 		if m.Again > 0 {
 			cpu += fmt.Sprintf("  tried again %d times", m.Again)

@@ -153,10 +153,10 @@ func (r report) markdown(before *report) string {
 // markdown returns the measurements on a real node, each way compared with the plain write through
 // the proxy.
 func (c comparison) markdown(before *report) string {
-	text := fmt.Sprintf("\n| %s | a second | of the plain write's, or of the LWT's | p50, µs | p99, µs | proxy's CPU, µs | tried again |\n|---|---|---|---|---|---|---|\n", c.Work)
+	text := fmt.Sprintf("\n| %s | a second | of the plain write's, or of the LWT's | p50, µs | p99, µs | proxy's CPU, µs | node's CPU, µs | tried again |\n|---|---|---|---|---|---|---|---|\n", c.Work)
 	for _, m := range c.Targets {
 		share := c.share(m.Target)
-		text += fmt.Sprintf("| %s | %s | %s%s | %s | %s | %s | %d |\n", m.Target, m.PerSecond, share, before.earlierShare(c.Work, m.Target), m.P50, m.P99, m.CPU, m.Again)
+		text += fmt.Sprintf("| %s | %s | %s%s | %s | %s | %s | %s | %d |\n", m.Target, m.PerSecond, share, before.earlierShare(c.Work, m.Target), m.P50, m.P99, m.CPU, m.Store, m.Again)
 	}
 	return text
 }

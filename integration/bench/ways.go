@@ -107,7 +107,7 @@ func (n *realNode) lanesOver(clients int, ways []way, proxies ...*child) []lane 
 	var all []lane
 	value := noise(0, 100)
 	for _, way := range ways {
-		t := target{name: way.name}
+		t := target{name: way.name, store: func() time.Duration { return cpuOf(n.cluster.Nodes()[0].PID()) }}
 		if !way.direct {
 			t.cpu = func() (sum time.Duration) {
 				for _, p := range proxies {
