@@ -155,7 +155,7 @@ func (c *conn) batchPart(text []byte, name [2]string, values [][]byte) (s lockSt
 	case s.Critical == nil, s.Critical.Unlocked == catalog.Allow:
 		return lockStatement{Statement: statement.Statement{Values: values}, plain: plainChild(text, &parsed, name[0]), names: [][2]string{name}}, nil
 	case s.Critical.Refused != "" && !s.Critical.Passing:
-		return s, s.cannotLock()
+		return s, cannotLock(s.Table, s.Critical)
 	}
 	s.fixTerms()
 	return s, s.CheckFenced()

@@ -24,7 +24,7 @@ type lockStatement struct {
 	metadata []byte                 // the result metadata id that the EXECUTE had (v5)
 	names    [][2]string            // for plain: its tables
 	plain    []byte                 // for a BATCH's statement that needs no lock: kind, and text or id, in wire form
-	until    time.Time              // for a write that has waited for its table: when the driver stops waiting
+	until    time.Time              // for a statement that has waited for its table: when it stops waiting
 }
 
 // fixTerms calls FixTerms. A rewritten statement is no longer the prepared one.
@@ -117,8 +117,8 @@ func readLockStatement(r classify.Result, text []byte, execute bool) (s lockStat
 	default:
 		f = wire.Invalid("MUSIC_REFUSED: this kind of statement is not supported on a critical table: docs/cql.md lists those that are")
 	}
-	if f == nil && s.Critical.Refused != "" && (!s.PlainWrite() || !s.Critical.Passing) {
-		f = s.cannotLock()
+	if f == nil && s.Critical.Refused != "" && !s.Critical.Passing {
+		f = cannotLock(s.Table, s.Critical)
 	}
 	return s, false, f
 }
@@ -159,8 +159,8 @@ func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) erro
 	case s.simple != nil: // its table serves it
 	case s.PlainWrite() && !s.FollowsTable():
 		return c.executeSeveral(e, a)
-	case s.FollowsTable() && !s.served():
-		return c.executeUnlocked(e, a)
+	case s.FollowsTable() && !s.served(), s.awaits():
+		return c.executeLater(e, a)
 	}
 	if f := a.run(); f != nil {
 		return c.answer(e, f)
@@ -367,7 +367,7 @@ func (c *conn) executeSeveral(e wire.Envelope, a lockExecution) error {
 	case b.served() && slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil }):
 		f = b.run(true)
 	default:
-		f = b.withoutLock(e).run()
+		f = b.awaiting(e).run()
 	}
 	if f != nil {
 		return c.answer(e, f)

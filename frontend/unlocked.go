@@ -11,20 +11,22 @@ import (
 	"music/frontend/statement"
 	"music/frontend/traffic"
 	"music/frontend/wire"
+	"music/rewrite"
 )
 
-// unlockedWrite is a plain write that is held back because a table that it writes has
-// unlocked=auto. What becomes of it is decided again when it is carried out, since its tables may
-// have changed.
-type unlockedWrite struct {
+// awaiting is a request that is held back because a table may not serve it yet: a plain write on one
+// with unlocked=auto, or a statement with a lock. What becomes of it is decided again when it is
+// carried out, since its tables may have changed.
+type awaiting struct {
 	conn   *conn
 	e      wire.Envelope    // the request; in memory of its own once it has waited
 	tables []*catalog.Table // the tables that it writes
-	until  time.Time        // when the client's driver stops waiting
+	locks  bool             // it is a statement with a lock
+	until  time.Time        // when the client's driver stops waiting, or before
 	size   int              // the memory that it takes while it waits, in bytes; 0 until it has memory of its own
 
 	inPlace bool // its request is being performed
-	// serve carries the write out in a section of its own.
+	// serve carries the request out: a plain write in a section of its own.
 	serve func(now *catalog.Critical, inPlace bool) *wire.Failure
 	// detach copies what serve needs into memory of its own, and returns its size in bytes.
 	detach func() (size int)
@@ -40,6 +42,32 @@ const (
 	givenNothing              // it is refused
 )
 
+// gives returns what a table in this state allows the request.
+func (w *awaiting) gives(now *catalog.Critical) given {
+	switch {
+	case !w.locks:
+		return gives(now)
+	case now == nil, now.Refused != "" && !now.Passing:
+		return givenNothing
+	case now.Refused != "":
+		return givenLater
+	}
+	return givenSection
+}
+
+// refuse returns the error for the request where its table does not allow it.
+func (w *awaiting) refuse(t *catalog.Table, now *catalog.Critical) *wire.Failure {
+	switch {
+	case !w.locks && w.gives(now) == givenLater:
+		return refusal.TryAgain(t, refusal.StillBecoming)
+	case !w.locks:
+		return statement.WithoutLock(t)
+	case now == nil:
+		return noLongerCritical(t)
+	}
+	return cannotLock(t, now)
+}
+
 // gives returns what a table in this state allows a plain write.
 func gives(now *catalog.Critical) given {
 	switch {
@@ -54,21 +82,21 @@ func gives(now *catalog.Critical) given {
 }
 
 // strictest returns the table that allows the least, and its state.
-func (w *unlockedWrite) strictest() (table *catalog.Table, now *catalog.Critical) {
+func (w *awaiting) strictest() (table *catalog.Table, now *catalog.Critical) {
 	for _, t := range w.tables {
-		if critical := t.Critical(); table == nil || gives(critical) > gives(now) {
+		if critical := t.Critical(); table == nil || w.gives(critical) > w.gives(now) {
 			table, now = t, critical
 		}
 	}
 	return table, now
 }
 
-// run carries the write out as its tables allow now, or has it wait for them.
-func (w *unlockedWrite) run() *wire.Failure {
+// run carries the request out as its tables allow now, or has it wait for them.
+func (w *awaiting) run() *wire.Failure {
 	for {
 		t, now := w.strictest()
 		done, f := true, (*wire.Failure)(nil)
-		switch gives(now) {
+		switch w.gives(now) {
 		case givenWay:
 			done, f = w.forward()
 		case givenSection:
@@ -76,7 +104,7 @@ func (w *unlockedWrite) run() *wire.Failure {
 		case givenLater:
 			done, f = w.wait(t, now)
 		default:
-			f = statement.WithoutLock(t)
+			f = w.refuse(t, now)
 		}
 		if done {
 			return f
@@ -86,7 +114,7 @@ func (w *unlockedWrite) run() *wire.Failure {
 
 // forward forwards the write. done is false, and nothing is sent, if a table changed before the
 // stream was open: Server.Outstanding may not have seen the stream then.
-func (w *unlockedWrite) forward() (done bool, f *wire.Failure) {
+func (w *awaiting) forward() (done bool, f *wire.Failure) {
 	c := w.conn
 	if !c.streams.Begin(w.e.Stream, false) {
 		return true, inUse(w.e.Stream)
@@ -100,20 +128,20 @@ func (w *unlockedWrite) forward() (done bool, f *wire.Failure) {
 	return true, nil
 }
 
-// wait has the write wait until its table, which is about to be ready, changes. It does not block.
+// wait has the request wait until its table, which is about to be ready, changes. It does not block.
 // done is false if the table has already changed.
-func (w *unlockedWrite) wait(table *catalog.Table, now *catalog.Critical) (done bool, f *wire.Failure) {
+func (w *awaiting) wait(table *catalog.Table, now *catalog.Critical) (done bool, f *wire.Failure) {
 	c := w.conn
 	left := time.Until(w.until)
 	if left <= 0 || w.size == 0 && c.checkWaits() != nil {
-		return true, refusal.TryAgain(table, refusal.StillBecoming)
+		return true, w.refuse(table, now)
 	}
 	if w.size == 0 {
 		w.e.Raw = bytes.Clone(w.e.Raw)
 		w.size = len(w.e.Raw) + w.detach()
 		w.inPlace = false
 	}
-	t := &tableWait{write: w, table: table, operation: c.begin(w.e.Stream)}
+	t := &tableWait{request: w, table: table, operation: c.begin(w.e.Stream)}
 	if !t.begin(now, left) {
 		t.operation.end()
 		return false, nil
@@ -122,10 +150,10 @@ func (w *unlockedWrite) wait(table *catalog.Table, now *catalog.Critical) (done 
 	return true, nil
 }
 
-// tableWait is the wait of a write for its table. It ends once: by a change of the table, by its
+// tableWait is the wait of a request for its table. It ends once: by a change of the table, by its
 // time limit, or with the connection.
 type tableWait struct {
-	write     *unlockedWrite
+	request   *awaiting
 	table     *catalog.Table
 	operation operation
 
@@ -144,11 +172,11 @@ func (t *tableWait) begin(was *catalog.Critical, limit time.Duration) bool {
 		return false
 	}
 	t.leave, t.timer = leave, time.AfterFunc(limit, t.end)
-	t.write.conn.countKept(t.write.size)
+	t.request.conn.countKept(t.request.size)
 	return true
 }
 
-// end ends the wait, and runs the write again.
+// end ends the wait, and runs the request again.
 func (t *tableWait) end() {
 	t.stop(func() { t.operation.finishLater(t.resume) })
 }
@@ -167,33 +195,49 @@ func (t *tableWait) stop(last func()) {
 	t.over = true
 	t.leave()
 	t.timer.Stop()
-	t.write.conn.countKept(-t.write.size)
+	t.request.conn.countKept(-t.request.size)
 	last()
 }
 
-// resume continues the write, unless the connection has ended.
+// resume continues the request, unless the connection has ended.
 func (t *tableWait) resume() {
 	if t.operation.cancelled() {
 		return
 	}
-	if f := t.write.run(); f != nil {
-		t.write.conn.reject(t.write.e.Header, f)
+	if f := t.request.run(); f != nil {
+		t.request.conn.reject(t.request.e.Header, f)
 	}
 }
 
-// executeUnlocked executes a plain write whose table does not allow it a section now.
-func (c *conn) executeUnlocked(e wire.Envelope, a lockExecution) error {
-	if f := a.unlocked().run(); f != nil {
+// executeLater executes a statement whose table does not serve it now.
+func (c *conn) executeLater(e wire.Envelope, a lockExecution) error {
+	patience, f := a.patience()
+	if f == nil {
+		f = a.awaiting(time.Now().Add(patience)).run()
+	}
+	if f != nil {
 		return c.answer(e, f)
 	}
 	return nil
 }
 
-// unlocked returns the execution as that of a plain write.
-func (a *lockExecution) unlocked() *unlockedWrite {
-	until := time.Now().Add(a.conn.longestWait())
-	return &unlockedWrite{
-		conn: a.conn, e: a.envelope, tables: []*catalog.Table{a.lock.Table}, until: until, inPlace: a.inPlace,
+// patience returns how long the statement may wait for its table: no longer than its WAIT.
+func (a *lockExecution) patience() (time.Duration, *wire.Failure) {
+	longest, st := a.conn.longestWait(), a.lock.Parsed
+	switch {
+	case st.NoWait || st.SkipLocked:
+		return 0, nil
+	case st.Wait.Kind == rewrite.NoTerm:
+		return longest, nil
+	}
+	wait, f := a.lock.Duration(st.Wait, "WAIT")
+	return min(wait, longest), f
+}
+
+// awaiting returns the execution as a request that may wait for its table until then.
+func (a *lockExecution) awaiting(until time.Time) *awaiting {
+	return &awaiting{
+		conn: a.conn, e: a.envelope, tables: []*catalog.Table{a.lock.Table}, locks: !a.lock.PlainWrite(), until: until, inPlace: a.inPlace,
 		serve: func(now *catalog.Critical, inPlace bool) *wire.Failure {
 			a.inPlace = inPlace
 			if f := a.lock.refresh(now); f != nil {
@@ -209,12 +253,17 @@ func (a *lockExecution) unlocked() *unlockedWrite {
 	}
 }
 
+// awaits reports whether the statement, which has a lock, has to wait until its table can be locked.
+func (s *lockStatement) awaits() bool {
+	return s.Critical != nil && s.Critical.Refused != "" && s.Critical.Passing && s.Parsed.Verb != rewrite.ListLocks
+}
+
 // served reports whether the plain write can be carried out in a section of its own now.
 func (s *lockStatement) served() bool {
 	return gives(s.Critical) == givenSection
 }
 
-// refresh gives a plain write the present state of its table, and checks it again if the state has
+// refresh gives the statement the present state of its table, and checks it again if the state has
 // changed.
 func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
 	same := s.Critical == now
@@ -222,15 +271,10 @@ func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
 	if same && (s.prepared == nil || !s.prepared.refused) {
 		return nil
 	}
-	return s.CheckFenced()
-}
-
-// cannotLock returns the error for the statement if its table cannot be locked now.
-func (s *lockStatement) cannotLock() *wire.Failure {
-	if s.PlainWrite() && s.Critical.Passing {
-		return refusal.TryAgain(s.Table, refusal.StillBecoming)
+	if s.Parsed.Verb == rewrite.Lock || s.Parsed.Verb == rewrite.Unlock {
+		return s.CheckVerb()
 	}
-	return cannotLock(s.Table, s.Critical)
+	return s.CheckFenced()
 }
 
 // unlocked reports whether all statements of the batch are plain writes.
@@ -243,23 +287,21 @@ func (b *lockedBatch) served() bool {
 	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil && !s.served() })
 }
 
-// withoutLock returns the execution of a batch of plain writes.
-func (b *lockedBatch) withoutLock(e wire.Envelope) *unlockedWrite {
+// awaiting returns the execution of the batch as a request that may wait for its tables.
+func (b *lockedBatch) awaiting(e wire.Envelope) *awaiting {
 	until := time.Now().Add(b.conn.longestWait())
-	w := &unlockedWrite{
-		conn: b.conn, e: e, until: until, inPlace: true,
-		serve: func(_ *catalog.Critical, inPlace bool) *wire.Failure {
-			if f := b.refresh(); f != nil {
-				return f
-			}
-			return b.run(inPlace)
-		},
-		detach: func() int {
-			for i := range b.children {
-				b.children[i].until = until
-			}
-			return len(e.Raw)
-		},
+	w := &awaiting{conn: b.conn, e: e, locks: !b.unlocked(), until: until, inPlace: true}
+	w.serve = func(_ *catalog.Critical, inPlace bool) *wire.Failure {
+		if f := b.refresh(w); f != nil {
+			return f
+		}
+		return b.run(inPlace)
+	}
+	w.detach = func() int {
+		for i := range b.children {
+			b.children[i].until = until
+		}
+		return len(e.Raw)
 	}
 	for i := range b.children {
 		w.tables = append(w.tables, b.tables(&b.children[i])...)
@@ -278,9 +320,9 @@ func (b *lockedBatch) tables(s *lockStatement) (all []*catalog.Table) {
 	return all
 }
 
-// refresh gives the statements of a plain batch the present states of their tables. It returns an
-// error if a table allows something else than when the batch was read.
-func (b *lockedBatch) refresh() *wire.Failure {
+// refresh gives the statements of the batch the present states of their tables. It returns an error
+// if a table allows something else than when the batch was read. w is the batch as a request.
+func (b *lockedBatch) refresh(w *awaiting) *wire.Failure {
 	for i := range b.children {
 		s, want := &b.children[i], givenSection
 		if s.plain != nil {
@@ -288,7 +330,7 @@ func (b *lockedBatch) refresh() *wire.Failure {
 		}
 		for _, t := range b.tables(s) {
 			now := t.Critical()
-			if gives(now) != want {
+			if w.gives(now) != want {
 				return refusal.TryAgain(t, refusal.StillBecoming)
 			}
 			if s.plain != nil {

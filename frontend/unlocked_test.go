@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +22,11 @@ func (r *rig) becomes(p catalog.Policy, refused string) {
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{
 		Key: []catalog.Column{{Name: "id", Type: "text"}}, Settings: catalog.Settings{Unlocked: p}, Refused: refused, Passing: true,
 	})
+}
+
+// cannot makes bank.accounts a table that cannot be locked at all.
+func (r *rig) cannot(refused string) {
+	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Refused: refused})
 }
 
 // waitingRig is a client of a table whose writes without a lock wait, and the ways in which it writes.
@@ -150,6 +156,73 @@ func TestWritesThatCannotWaitForTheirTable(t *testing.T) {
 		r.waiting(client, backend, 1)
 		client.send(1, ways[1])
 		assert.Equal(t, primitive.ErrorCodeOverloaded, client.failure(1).GetErrorCode())
+	})
+}
+
+// lockedWays are the statements with a lock, in each form: the texts of those that are for the core alone come first.
+func (r *rig) lockedWays(client, backend *peer) (ways []message.Message, cores int) {
+	r.t.Helper()
+	lock, put := "LOCK bank.accounts WHERE id = 'x'", "UPDATE bank.accounts USING LOCK 9 SET n = 1 WHERE id = 'x'"
+	client.send(1, &message.Prepare{Query: strings.Replace(lock, "'x'", "?", 1)})
+	prepared := client.answer(1).(*message.PreparedResult).PreparedQueryId
+	client.send(1, &message.Prepare{Query: strings.Replace(put, "'x'", "?", 1)})
+	backend.answer(1)
+	backend.send(1, preparedAs([]byte("put")))
+	id := client.answer(1).(*message.PreparedResult).PreparedQueryId
+	ways = []message.Message{query(lock), execute(prepared, []byte("x")), query(lock + " WAIT 5s"), query("LOCK bank.accounts WHERE id IN ('x', 'y')"), query("UNLOCK bank.accounts WHERE id = 'x' USING LOCK 9")}
+	return append(ways,
+		query(put), execute(id, []byte("x")), query("SELECT n FROM bank.accounts WHERE id = 'x' USING LOCK 9"), query("SELECT n FROM bank.accounts WHERE id = 'x' FOR UPDATE"),
+		query("BEGIN BATCH USING LOCK 9 "+lonely+"; APPLY BATCH"), &message.Batch{Children: []*message.BatchChild{{Query: put}, {Id: id, Values: []*primitive.Value{primitive.NewValue([]byte("x"))}}}},
+	), len(ways)
+}
+
+// A statement with a lock waits while its table becomes one that can be locked, and is carried out then as the table is. What waits for
+// nobody is told at once to try again.
+func TestLocksWaitForTheirTable(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r, client, backend, _ := waitingRig(t, d)
+		r.policy(catalog.Reject)
+		ways, cores := r.lockedWays(client, backend)
+		for name, then := range map[string]func(){
+			"it can":            func() { r.policy(catalog.Reject) },
+			"by and by":         func() { r.becomes(catalog.Allow, "another reason"); r.policy(catalog.Allow) },
+			"it is another's":   func() { r.server.Tables.Set("bank", "other", nil); r.policy(catalog.Auto) },
+			"refused: ordinary": func() { r.server.Tables.Set("bank", "accounts", nil) },
+			"refused":           func() { r.cannot("counters") },
+			"refused by and by": func() { r.becomes(catalog.Allow, "another reason"); r.cannot("counters") },
+		} {
+			r.becoming(catalog.Reject)
+			for i, m := range ways {
+				client.send(int16(i), m)
+			}
+			r.waiting(client, backend, len(ways))
+			then()
+			if strings.HasPrefix(name, "refused") {
+				for range ways {
+					assert.Regexp(t, "MUSIC_REFUSED: bank.accounts (is not critical any more|cannot be locked: counters)", client.next().Body.Message.(message.Error).GetErrorMessage(), name)
+				}
+				backend.silent()
+				r.idle()
+				continue
+			}
+			for range len(ways) - cores {
+				f := backend.next()
+				backend.send(f.Header.StreamId, &message.VoidResult{})
+			}
+			for range ways {
+				f := client.next()
+				_, is := f.Body.Message.(message.Error)
+				assert.False(t, is, "%s: %v: %v", name, ways[f.Header.StreamId], f.Body.Message)
+			}
+			r.idle()
+		}
+		r.becoming(catalog.Reject)
+		for _, clause := range []string{" NOWAIT", " WAIT 0s", " WAIT 1ms"} {
+			client.send(1, query("LOCK bank.accounts WHERE id = 'x'"+clause))
+			f := client.failure(1)
+			assert.Equal(t, "MUSIC_UNAVAILABLE: bank.accounts: it is becoming critical; nothing was done", f.GetErrorMessage(), clause)
+			assert.Equal(t, primitive.ErrorCodeInvalid, f.GetErrorCode())
+		}
 	})
 }
 

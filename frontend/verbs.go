@@ -103,10 +103,10 @@ func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire
 	if f := s.lockTerms(&q, c.server.Limits()); f != nil {
 		return q, f
 	}
-	if !s.until.IsZero() {
-		q.Wait = max(time.Millisecond, min(c.server.MaxWait, time.Until(s.until)))
-	}
 	q.AtOnce = st.Wait.Kind != rewrite.NoTerm && q.Wait == 0
+	if !s.until.IsZero() && !q.AtOnce {
+		q.Wait = max(time.Millisecond, min(cmp.Or(q.Wait, c.server.MaxWait), time.Until(s.until)))
+	}
 	if longest := c.longestWait(); q.Wait > longest {
 		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: WAIT %v is longer than an answer may take: it is reduced to %v", q.Wait, longest))
 		q.Wait = longest
