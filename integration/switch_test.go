@@ -4,6 +4,7 @@ package integration
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -138,4 +139,46 @@ func (s *switchedTable) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures[err.Error()]++
+}
+
+// Clients at three proxies lock, write and unlock, each its own key and all one, while the settings of their table change: no driver gets an
+// error.
+func TestThreeProxiesSettings(t *testing.T) {
+	threeProxies(t, func(c *config.Config) { c.Music.MaxWait = 20 * time.Second })
+	s := &switchedTable{tableFixture: newPlainFixture(t, "settled"), done: make(chan struct{}), failures: map[string]int{}}
+	s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical'")
+	var clients sync.WaitGroup
+	for k, address := range proxyAddresses() {
+		c := pinned(t, address)
+		for _, branch := range []string{fmt.Sprint("k", k), "all"} {
+			clients.Go(func() { s.sections(c, branch) })
+		}
+	}
+	for i := range switches / 4 {
+		s.works(s.client, "ALTER TABLE ACCOUNTS WITH comment = '@critical("+[]string{"lease=1m", "allow", "strict=true", "auto"}[i%4]+")'")
+	}
+	close(s.done)
+	clients.Wait()
+	assert.Empty(t, s.failures)
+	assert.Positive(t, s.written.Load())
+	t.Logf("%d sections", s.written.Load())
+}
+
+// sections does sections of a branch until the test is over.
+func (s *switchedTable) sections(c client, branch string) {
+	for n := 0; !s.over(); n++ {
+		o := s.do(c, "SELECT LOCK ACCOUNTS WHERE branch = ? WAIT 20s", branch)
+		if o.err() == nil && told(o, "state") == "queued" {
+			continue
+		}
+		ref, _ := strconv.ParseInt(told(o, "lock_ref"), 10, 64)
+		for _, next := range []outcome{
+			o, s.do(c, "UPDATE ACCOUNTS USING LOCK ? SET balance = ? WHERE branch = ? AND id = 'x'", ref, n, branch), s.do(c, "SELECT UNLOCK ACCOUNTS WHERE branch = ? USING LOCK ?", branch, ref),
+		} {
+			if err := next.err(); err != nil {
+				s.failed(err)
+			}
+		}
+		s.written.Add(1)
+	}
 }
