@@ -47,11 +47,9 @@ func (executeBatch) perform(c *conn, e wire.Envelope) error {
 	case f != nil && c.server.Tables.Version() != c.decidedAt:
 		return c.decideAgain(e)
 	case f == nil && b.unlocked() && !b.served():
-		f = b.awaiting(e).run()
+		f = b.withoutLock(e).run()
 	case f == nil && !b.unlocked() && slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.FollowsTable() }):
 		f = mixedBatch()
-	case f == nil && slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil && s.awaits() }):
-		f = b.awaiting(e).run()
 	case f == nil:
 		f = b.run(true)
 	}

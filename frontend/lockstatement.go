@@ -117,7 +117,7 @@ func readLockStatement(r classify.Result, text []byte, execute bool) (s lockStat
 	default:
 		f = wire.Invalid("MUSIC_REFUSED: this kind of statement is not supported on a critical table: docs/cql.md lists those that are")
 	}
-	if f == nil && s.Critical.Refused != "" && !s.Critical.Passing {
+	if f == nil && s.Critical.Refused != "" && !s.mayWait() {
 		f = cannotLock(s.Table, s.Critical)
 	}
 	return s, false, f
@@ -159,7 +159,7 @@ func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) erro
 	case s.simple != nil: // its table serves it
 	case s.PlainWrite() && !s.FollowsTable():
 		return c.executeSeveral(e, a)
-	case s.FollowsTable() && !s.served(), s.awaits():
+	case s.FollowsTable() && !s.served(), s.asks() && s.Critical.Refused != "":
 		return c.executeLater(e, a)
 	}
 	if f := a.run(); f != nil {
@@ -201,7 +201,7 @@ func (a *lockExecution) run() *wire.Failure {
 
 // runPermitted has Cassandra evaluate what it must, and carries out the statement.
 func (a *lockExecution) runPermitted() *wire.Failure {
-	if f := a.conn.checkWaits(); f != nil {
+	if f := a.conn.checkWaits(); f != nil && a.lock.until.IsZero() { // else it has waited for its table, and has a place
 		if a.lock.PlainWrite() {
 			f.Code = primitive.ErrorCodeOverloaded
 		}
@@ -367,7 +367,7 @@ func (c *conn) executeSeveral(e wire.Envelope, a lockExecution) error {
 	case b.served() && slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil }):
 		f = b.run(true)
 	default:
-		f = b.awaiting(e).run()
+		f = b.withoutLock(e).run()
 	}
 	if f != nil {
 		return c.answer(e, f)

@@ -354,12 +354,6 @@ func (c *conn) reuseValues(values [][]byte) {
 	}
 }
 
-// noLongerCritical returns the error for a statement with a lock that was prepared, or has waited, when
-// its table was critical.
-func noLongerCritical(t *catalog.Table) *wire.Failure {
-	return wire.Invalid("MUSIC_REFUSED: %s is not critical any more: prepare the statement again without USING LOCK, or have the table made critical", t)
-}
-
 // current returns the statement with its table as it is now, which may have changed since the
 // PREPARE.
 func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
@@ -385,9 +379,9 @@ func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 		return s, nil // its policy is looked up when it is carried out
 	}
 	if critical == nil {
-		return lockStatement{}, noLongerCritical(s.Table)
+		return lockStatement{}, wire.Invalid("MUSIC_REFUSED: %s is not critical any more: prepare the statement again without USING LOCK, or have the table made critical", s.Table)
 	}
-	if critical.Refused != "" && !critical.Passing && p.statement.Verb != rewrite.ListLocks {
+	if critical.Refused != "" && !s.mayWait() && p.statement.Verb != rewrite.ListLocks {
 		return s, cannotLock(s.Table, critical)
 	}
 	if p.refused {

@@ -15,13 +15,13 @@ import (
 )
 
 // awaiting is a request that is held back because a table may not serve it yet: a plain write on one
-// with unlocked=auto, or a statement with a lock. What becomes of it is decided again when it is
+// with unlocked=auto, or a request for a lock. What becomes of it is decided again when it is
 // carried out, since its tables may have changed.
 type awaiting struct {
 	conn   *conn
 	e      wire.Envelope    // the request; in memory of its own once it has waited
 	tables []*catalog.Table // the tables that it writes
-	locks  bool             // it is a statement with a lock
+	locks  bool             // it asks for a lock
 	until  time.Time        // when the client's driver stops waiting, or before
 	size   int              // the memory that it takes while it waits, in bytes; 0 until it has memory of its own
 
@@ -63,7 +63,7 @@ func (w *awaiting) refuse(t *catalog.Table, now *catalog.Critical) *wire.Failure
 	case !w.locks:
 		return statement.WithoutLock(t)
 	case now == nil:
-		return noLongerCritical(t)
+		return wire.Invalid("MUSIC_REFUSED: %s is not critical any more: it has no locks until ALTER TABLE … WITH comment = '@critical'", t)
 	}
 	return cannotLock(t, now)
 }
@@ -237,7 +237,7 @@ func (a *lockExecution) patience() (time.Duration, *wire.Failure) {
 // awaiting returns the execution as a request that may wait for its table until then.
 func (a *lockExecution) awaiting(until time.Time) *awaiting {
 	return &awaiting{
-		conn: a.conn, e: a.envelope, tables: []*catalog.Table{a.lock.Table}, locks: !a.lock.PlainWrite(), until: until, inPlace: a.inPlace,
+		conn: a.conn, e: a.envelope, tables: []*catalog.Table{a.lock.Table}, locks: a.lock.asks(), until: until, inPlace: a.inPlace,
 		serve: func(now *catalog.Critical, inPlace bool) *wire.Failure {
 			a.inPlace = inPlace
 			if f := a.lock.refresh(now); f != nil {
@@ -253,9 +253,15 @@ func (a *lockExecution) awaiting(until time.Time) *awaiting {
 	}
 }
 
-// awaits reports whether the statement, which has a lock, has to wait until its table can be locked.
-func (s *lockStatement) awaits() bool {
-	return s.Critical != nil && s.Critical.Refused != "" && s.Critical.Passing && s.Parsed.Verb != rewrite.ListLocks
+// asks reports whether the statement asks for a new lock. It waits where its table cannot be locked
+// yet; what has a reference does not, since what a client sends under one keeps its order.
+func (s *lockStatement) asks() bool {
+	return s.Parsed.Lock.Kind == rewrite.NoTerm && (s.Parsed.Verb == rewrite.Lock || s.Parsed.ForUpdate)
+}
+
+// mayWait reports whether the statement can wait for a table that cannot be locked now.
+func (s *lockStatement) mayWait() bool {
+	return s.Critical.Passing && (s.PlainWrite() || s.asks())
 }
 
 // served reports whether the plain write can be carried out in a section of its own now.
@@ -271,7 +277,7 @@ func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
 	if same && (s.prepared == nil || !s.prepared.refused) {
 		return nil
 	}
-	if s.Parsed.Verb == rewrite.Lock || s.Parsed.Verb == rewrite.Unlock {
+	if s.Parsed.Verb == rewrite.Lock {
 		return s.CheckVerb()
 	}
 	return s.CheckFenced()
@@ -287,21 +293,23 @@ func (b *lockedBatch) served() bool {
 	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil && !s.served() })
 }
 
-// awaiting returns the execution of the batch as a request that may wait for its tables.
-func (b *lockedBatch) awaiting(e wire.Envelope) *awaiting {
+// withoutLock returns the execution of a batch of plain writes.
+func (b *lockedBatch) withoutLock(e wire.Envelope) *awaiting {
 	until := time.Now().Add(b.conn.longestWait())
-	w := &awaiting{conn: b.conn, e: e, locks: !b.unlocked(), until: until, inPlace: true}
-	w.serve = func(_ *catalog.Critical, inPlace bool) *wire.Failure {
-		if f := b.refresh(w); f != nil {
-			return f
-		}
-		return b.run(inPlace)
-	}
-	w.detach = func() int {
-		for i := range b.children {
-			b.children[i].until = until
-		}
-		return len(e.Raw)
+	w := &awaiting{
+		conn: b.conn, e: e, until: until, inPlace: true,
+		serve: func(_ *catalog.Critical, inPlace bool) *wire.Failure {
+			if f := b.refresh(); f != nil {
+				return f
+			}
+			return b.run(inPlace)
+		},
+		detach: func() int {
+			for i := range b.children {
+				b.children[i].until = until
+			}
+			return len(e.Raw)
+		},
 	}
 	for i := range b.children {
 		w.tables = append(w.tables, b.tables(&b.children[i])...)
@@ -320,9 +328,9 @@ func (b *lockedBatch) tables(s *lockStatement) (all []*catalog.Table) {
 	return all
 }
 
-// refresh gives the statements of the batch the present states of their tables. It returns an error
-// if a table allows something else than when the batch was read. w is the batch as a request.
-func (b *lockedBatch) refresh(w *awaiting) *wire.Failure {
+// refresh gives the statements of a plain batch the present states of their tables. It returns an
+// error if a table allows something else than when the batch was read.
+func (b *lockedBatch) refresh() *wire.Failure {
 	for i := range b.children {
 		s, want := &b.children[i], givenSection
 		if s.plain != nil {
@@ -330,7 +338,7 @@ func (b *lockedBatch) refresh(w *awaiting) *wire.Failure {
 		}
 		for _, t := range b.tables(s) {
 			now := t.Critical()
-			if w.gives(now) != want {
+			if gives(now) != want {
 				return refusal.TryAgain(t, refusal.StillBecoming)
 			}
 			if s.plain != nil {

@@ -159,30 +159,18 @@ func TestWritesThatCannotWaitForTheirTable(t *testing.T) {
 	})
 }
 
-// lockedWays are the statements with a lock, in each form: the texts of those that are for the core alone come first.
-func (r *rig) lockedWays(client, backend *peer) (ways []message.Message, cores int) {
-	r.t.Helper()
-	lock, put := "LOCK bank.accounts WHERE id = 'x'", "UPDATE bank.accounts USING LOCK 9 SET n = 1 WHERE id = 'x'"
-	client.send(1, &message.Prepare{Query: strings.Replace(lock, "'x'", "?", 1)})
-	prepared := client.answer(1).(*message.PreparedResult).PreparedQueryId
-	client.send(1, &message.Prepare{Query: strings.Replace(put, "'x'", "?", 1)})
-	backend.answer(1)
-	backend.send(1, preparedAs([]byte("put")))
-	id := client.answer(1).(*message.PreparedResult).PreparedQueryId
-	ways = []message.Message{query(lock), execute(prepared, []byte("x")), query(lock + " WAIT 5s"), query("LOCK bank.accounts WHERE id IN ('x', 'y')"), query("UNLOCK bank.accounts WHERE id = 'x' USING LOCK 9")}
-	return append(ways,
-		query(put), execute(id, []byte("x")), query("SELECT n FROM bank.accounts WHERE id = 'x' USING LOCK 9"), query("SELECT n FROM bank.accounts WHERE id = 'x' FOR UPDATE"),
-		query("BEGIN BATCH USING LOCK 9 "+lonely+"; APPLY BATCH"), &message.Batch{Children: []*message.BatchChild{{Query: put}, {Id: id, Values: []*primitive.Value{primitive.NewValue([]byte("x"))}}}},
-	), len(ways)
-}
-
-// A statement with a lock waits while its table becomes one that can be locked, and is carried out then as the table is. What waits for
-// nobody is told at once to try again.
+// A request for a lock waits while its table becomes one that can be locked, and is carried out then as the table is. What waits for
+// nobody is told at once to try again, and so is what has a reference: it would lose its order.
 func TestLocksWaitForTheirTable(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		r, client, backend, _ := waitingRig(t, d)
 		r.policy(catalog.Reject)
-		ways, cores := r.lockedWays(client, backend)
+		const lock, put = "LOCK bank.accounts WHERE id = 'x'", "UPDATE bank.accounts USING LOCK 9 SET n = 1 WHERE id = 'x'"
+		client.send(1, &message.Prepare{Query: "LOCK bank.accounts WHERE id = ?"})
+		id := client.answer(1).(*message.PreparedResult).PreparedQueryId
+		asking := []message.Message{
+			query(lock), execute(id, []byte("x")), query(lock + " WAIT 5s"), query("LOCK bank.accounts WHERE id IN ('x', 'y')"), query("SELECT n FROM bank.accounts WHERE id = 'x' FOR UPDATE"),
+		}
 		for name, then := range map[string]func(){
 			"it can":            func() { r.policy(catalog.Reject) },
 			"by and by":         func() { r.becomes(catalog.Allow, "another reason"); r.policy(catalog.Allow) },
@@ -192,38 +180,63 @@ func TestLocksWaitForTheirTable(t *testing.T) {
 			"refused by and by": func() { r.becomes(catalog.Allow, "another reason"); r.cannot("counters") },
 		} {
 			r.becoming(catalog.Reject)
-			for i, m := range ways {
+			for i, m := range asking {
 				client.send(int16(i), m)
 			}
-			r.waiting(client, backend, len(ways))
+			r.waiting(client, backend, len(asking))
 			then()
 			if strings.HasPrefix(name, "refused") {
-				for range ways {
-					assert.Regexp(t, "MUSIC_REFUSED: bank.accounts (is not critical any more|cannot be locked: counters)", client.next().Body.Message.(message.Error).GetErrorMessage(), name)
+				for range asking {
+					assert.Regexp(t, "MUSIC_REFUSED: bank.accounts (is not critical any more: it has no locks|cannot be locked: counters)", client.next().Body.Message.(message.Error).GetErrorMessage(), name)
 				}
 				backend.silent()
 				r.idle()
 				continue
 			}
-			for range len(ways) - cores {
-				f := backend.next()
-				backend.send(f.Header.StreamId, &message.VoidResult{})
-			}
-			for range ways {
-				f := client.next()
-				_, is := f.Body.Message.(message.Error)
-				assert.False(t, is, "%s: %v: %v", name, ways[f.Header.StreamId], f.Body.Message)
+			f := backend.next()
+			assert.Equal(t, "SELECT n FROM bank.accounts WHERE id = 'x' ", f.Body.Message.(*message.Query).Query)
+			backend.send(f.Header.StreamId, page(nil, "1"))
+			for range asking {
+				assert.IsType(t, &message.RowsResult{}, client.next().Body.Message, name)
 			}
 			r.idle()
 		}
 		r.becoming(catalog.Reject)
-		for _, clause := range []string{" NOWAIT", " WAIT 0s", " WAIT 1ms"} {
-			client.send(1, query("LOCK bank.accounts WHERE id = 'x'"+clause))
+		for _, m := range []message.Message{
+			query(lock + " NOWAIT"), query(lock + " WAIT 0s"), query(lock + " WAIT 1ms"), query("LOCK bank.accounts WHERE id IN ('x', 'y') SKIP LOCKED"),
+			query(put), query("UNLOCK bank.accounts WHERE id = 'x' USING LOCK 9"), query(lock + " USING LOCK 9"), query("SELECT n FROM bank.accounts WHERE id = 'x' USING LOCK 9"),
+			query("BEGIN BATCH USING LOCK 9 " + lonely + "; APPLY BATCH"), &message.Batch{Children: []*message.BatchChild{{Query: put}}},
+		} {
+			client.send(1, m)
 			f := client.failure(1)
-			assert.Equal(t, "MUSIC_UNAVAILABLE: bank.accounts: it is becoming critical; nothing was done", f.GetErrorMessage(), clause)
+			assert.Equal(t, "MUSIC_UNAVAILABLE: bank.accounts: it is becoming critical; nothing was done", f.GetErrorMessage(), m)
 			assert.Equal(t, primitive.ErrorCodeInvalid, f.GetErrorCode())
 		}
 	})
+}
+
+// Who has waited for the table is not told, when it is ready, that too many wait; and a WAIT that was too long is warned of as ever.
+func TestWhoHasWaitedForTheTableHasAPlace(t *testing.T) {
+	r, client, backend, ways := waitingRig(t, dialect{version: v4}, func(o *Options) { o.Limits().Waits = 2 })
+	for _, m := range []message.Message{query("LOCK bank.accounts WHERE id = 'x' WAIT 10h"), ways[0]} {
+		r.becoming(catalog.Auto)
+		client.send(0, m)
+		client.send(1, m)
+		r.waiting(client, backend, 2)
+		r.policy(catalog.Auto)
+		for range 2 {
+			if m == ways[0] {
+				backend.send(backend.next().Header.StreamId, &message.VoidResult{})
+			}
+			f := client.next()
+			_, is := f.Body.Message.(message.Error)
+			assert.False(t, is, "%v", f.Body.Message)
+			if m != ways[0] {
+				assert.Contains(t, strings.Join(f.Body.Warnings, ""), "it is reduced to")
+			}
+		}
+		r.idle()
+	}
 }
 
 // Writes that wait are given up with their connection, and a USE waits for them.

@@ -104,12 +104,12 @@ func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire
 		return q, f
 	}
 	q.AtOnce = st.Wait.Kind != rewrite.NoTerm && q.Wait == 0
-	if !s.until.IsZero() && !q.AtOnce {
-		q.Wait = max(time.Millisecond, min(cmp.Or(q.Wait, c.server.MaxWait), time.Until(s.until)))
-	}
 	if longest := c.longestWait(); q.Wait > longest {
 		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: WAIT %v is longer than an answer may take: it is reduced to %v", q.Wait, longest))
 		q.Wait = longest
+	}
+	if !s.until.IsZero() && !q.AtOnce {
+		q.Wait = max(time.Millisecond, min(cmp.Or(q.Wait, c.server.MaxWait), time.Until(s.until)))
 	}
 	if q.Lease > s.Critical.MaxLease {
 		a.warnings = append(a.warnings, fmt.Sprintf("MUSIC: LEASE %v is longer than that of %s: it is reduced to %v", q.Lease, s.Table, s.Critical.MaxLease))
