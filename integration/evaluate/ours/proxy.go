@@ -30,13 +30,19 @@ func Build(ctx context.Context) (string, error) {
 	return program, nil
 }
 
-// Commit returns the commit of the tree that Build builds, and whether the tree was changed since.
+// Commit returns the commit of the tree that Build builds, and whether the tree was changed since, but
+// for the report that is being written.
 func Commit() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty").Output() //nolint:noctx // it ends at once
+	at, err := exec.Command("git", "describe", "--always").Output() //nolint:noctx // it ends at once
 	if err != nil {
 		return "unknown"
 	}
-	return strings.TrimSpace(string(out))
+	commit := strings.TrimSpace(string(at))
+	changed, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)docs/evaluation").Output() //nolint:noctx // likewise
+	if err != nil || len(changed) > 0 {
+		commit += "-dirty"
+	}
+	return commit
 }
 
 // ProxyOptions say which proxy to start. Program, Node and Listen are required.
