@@ -14,8 +14,10 @@ func led() Experiment {
 		Profiles: []string{"IUs"}, Paxos: []string{"v2"},
 		Metrics: []Metric{{"section", "ms (mean)"}, {"to the put's answer", "ms (mean)"}, {"sum", "ms, of the sites' medians to the put's answer"}, {"unknown", "sections"}},
 		Claims: []Claim{
-			{Of: newKey, To: ZooKeeper, Metric: "sum"}, {Of: newKey, To: Etcd, Metric: "sum"},
-			{Of: ourStays, To: ZooKeeper, Metric: "sum"}, {Of: ourStays, To: Etcd, Metric: "sum"},
+			{Of: newKey, To: ZooKeeper, Metric: "sum"},
+			{Of: newKey, To: Etcd, Metric: "sum"},
+			{Of: ourStays, To: ZooKeeper, Metric: "sum"},
+			{Of: ourStays, To: Etcd, Metric: "sum"},
 		},
 		Run: func(ctx context.Context, r *Run) error {
 			r.Notes = append(r.Notes, "The leaders that were measured are those of the rows. What has no leader is measured beside each.")
