@@ -184,6 +184,20 @@ func TestDefine(t *testing.T) {
 	assert.Equal(t, []Claim{{Of: "kept"}}, r.Figures[1].Claims)
 }
 
+// Figures stand in the order of the experiments, those of a short run first, whenever they were made.
+func TestFiguresAreArranged(t *testing.T) {
+	r := &Report{}
+	for _, key := range []string{"gone/IUs/v2", "fig5a/I1/v2", "fig5a/IUsEu/v2", "fig5a/IUs/v1", "fig4a/IUsEu/v1", "fig5a/IUs/v2"} {
+		part := strings.Split(key, "/")
+		r.Put(&Figure{Name: part[0], Profile: part[1], Paxos: part[2]})
+	}
+	var keys []string
+	for _, f := range r.Figures {
+		keys = append(keys, f.Key())
+	}
+	assert.Equal(t, []string{"fig4a/IUsEu/v1", "fig5a/IUs/v2", "fig5a/IUs/v1", "fig5a/IUsEu/v2", "fig5a/I1/v2", "gone/IUs/v2"}, keys)
+}
+
 // The page names the profile, what was not timed and why, and what has changed since an earlier
 // run.
 func TestMarkdown(t *testing.T) {

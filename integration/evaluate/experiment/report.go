@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Report is all results so far; it is saved, continued by later runs, and compared with them.
@@ -38,9 +40,23 @@ func (r *Report) figure(key string) *Figure {
 func (r *Report) Put(f *Figure) {
 	r.Figures = slices.DeleteFunc(r.Figures, func(x *Figure) bool { return x.Key() == f.Key() })
 	r.Figures = append(r.Figures, f)
+	r.arrange()
 }
 
-// Define gives figures the claims that their experiments have now: what was measured stays, and what is aimed at may change.
+// arrange puts the figures into the order of the experiments, whenever each was made: first those of
+// the profile that a short run has, and of today's Paxos.
+func (r *Report) arrange() {
+	place := map[string]int{}
+	for i, e := range All() {
+		place[e.Name] = i - len(All()) // what is no more comes last
+	}
+	profile := func(f *Figure) string { return strings.TrimPrefix(f.Profile, "IUs") } // "" comes first
+	slices.SortStableFunc(r.Figures, func(a, b *Figure) int {
+		return cmp.Or(place[a.Name]-place[b.Name], strings.Compare(profile(a), profile(b)), strings.Compare(b.Paxos, a.Paxos))
+	})
+}
+
+// Define arranges the figures, and gives them the claims that their experiments have now: what was measured stays, and what is aimed at may change.
 func (r *Report) Define() {
 	for _, f := range r.Figures {
 		for _, e := range All() {
@@ -49,6 +65,7 @@ func (r *Report) Define() {
 			}
 		}
 	}
+	r.arrange()
 }
 
 // Save writes the report as JSON. The file is replaced as a whole.
