@@ -141,13 +141,10 @@ func (r *multiLock) lockKeys(limit context.Context) (got []*multiLockKey, f *wir
 
 // lockAll locks one key after another, sorted, until it has enough of them or one cannot be had.
 func (r *multiLock) lockAll(limit context.Context) (got []*multiLockKey, f *wire.Failure) {
-	end, _ := limit.Deadline()
 	order := slices.Clone(r.keys)
 	slices.SortFunc(order, func(a, b *multiLockKey) int { return strings.Compare(a.Key.PK, b.Key.PK) })
 	for _, w := range order[:min(len(order), r.most)] {
-		q := r.request
-		q.Wait = max(time.Until(end), time.Millisecond)
-		if f := r.lockKey(w, q, limit.Done()); f != nil || w.grant.State != musiccore.StateHeld {
+		if f := r.lockKey(w, r.within(limit), limit.Done()); f != nil || w.grant.State != musiccore.StateHeld {
 			return got, f
 		}
 		got = append(got, w)
@@ -161,12 +158,10 @@ const freeAtOnce = 32
 // lockFree locks those keys that are free, in the order of the text, until it has enough of them:
 // so many at a time as are still lacking, so it never has to give one back.
 func (r *multiLock) lockFree(limit context.Context) (got []*multiLockKey, f *wire.Failure) {
-	end, _ := limit.Deadline()
 	for rest := r.keys; f == nil && len(rest) > 0 && len(got) < r.most; {
 		some := rest[:min(len(rest), r.most-len(got), freeAtOnce)]
 		rest = rest[len(some):]
-		q := r.request
-		q.Wait = max(time.Until(end), time.Millisecond)
+		q := r.within(limit)
 		faults := make([]*wire.Failure, len(some))
 		var asking sync.WaitGroup
 		for i, w := range some {
@@ -181,6 +176,14 @@ func (r *multiLock) lockFree(limit context.Context) (got []*multiLockKey, f *wir
 		f = cmp.Or(faults...)
 	}
 	return got, f
+}
+
+// within returns the request for one key, which may wait for what is left of the limit.
+func (r *multiLock) within(limit context.Context) musiccore.Request {
+	q := r.request
+	end, _ := limit.Deadline()
+	q.Wait = max(time.Until(end), time.Millisecond)
+	return q
 }
 
 // complete reports whether as many keys are held as were asked for.

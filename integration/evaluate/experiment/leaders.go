@@ -37,8 +37,8 @@ func led() Experiment {
 // sumTurn is sections of one client at each site.
 func (r *Run) sumTurn(k kind) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
-		o := r.fleets[k.system].Run(ctx, Load{Workers: 1, Span: r.Span, Key: r.prepared(ctx, k, 1, name), Body: puts(1, 10)})
-		if _, err := o.rates(); err != nil {
+		o, err := r.alone(ctx, k, name)
+		if err != nil {
 			return nil, err
 		}
 		values := o.waits()

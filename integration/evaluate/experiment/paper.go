@@ -163,8 +163,8 @@ func latency() Experiment {
 			pooled := map[string][]float64{}
 			for _, k := range r.kinds() {
 				turns = append(turns, turn{k.row, "", func(ctx context.Context, name string) (map[string]float64, error) {
-					o := r.fleets[k.system].Run(ctx, Load{Workers: 1, Span: r.Span, Key: r.prepared(ctx, k, 1, name), Body: puts(1, 10)})
-					if _, err := o.rates(); err != nil {
+					o, err := r.alone(ctx, k, name)
+					if err != nil {
 						return nil, err
 					}
 					mu.Lock()
@@ -180,6 +180,13 @@ func latency() Experiment {
 			return err
 		},
 	}
+}
+
+// alone has one client at each site do one-put sections, one after the other; there is an error if none was done.
+func (r *Run) alone(ctx context.Context, k kind, name string) (Outcome, error) {
+	o := r.fleets[k.system].Run(ctx, Load{Workers: 1, Span: r.Span, Key: r.prepared(ctx, k, 1, name), Body: puts(1, 10)})
+	_, err := o.rates()
+	return o, err
 }
 
 // left returns when a section was left.
