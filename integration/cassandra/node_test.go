@@ -2,9 +2,11 @@ package cassandra
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -110,13 +112,40 @@ func TestStartHearsItsContext(t *testing.T) {
 	o.Access.Username, o.Access.Password = "ann", "secret"
 	c, err := startFakes(t.Context(), t, o, f)
 	must(t, err)
-	f.refused.Store(1 << 20)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	const refusals = 1 << 20
+	f.refused.Store(refusals)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	n := c.Nodes()[0]
-	err = n.Restart(ctx)
-	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	ended := make(chan error, 1)
+	go func() { ended <- n.Restart(ctx) }()
+	require.Eventually(t, func() bool { return f.refused.Load() < refusals-1 }, time.Minute, time.Millisecond, "not asked twice")
+	cancel()
+	err = <-ended
+	assert.ErrorIs(t, err, context.Canceled)
 	assert.ErrorContains(t, err, "start node 1: ")
 	assert.ErrorContains(t, err, "log in as ann")
 	assert.NotZero(t, n.PID(), "the node is gone")
+}
+
+// What a try said that the deadline cut short does not hide why it was tried again, though the try hears of the
+// deadline before its context does.
+func TestPollTellsWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 100 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			tries := 0
+			err := poll(ctx, func(ctx context.Context) error {
+				if tries++; tries == 1 {
+					return errors.New("not yet")
+				}
+				end, _ := ctx.Deadline()
+				time.Sleep(time.Until(end))
+				return errors.New("i/o timeout")
+			})
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorContains(t, err, "last: not yet")
+		}
+	})
 }

@@ -95,6 +95,7 @@ func (c *Cluster) usable(ctx context.Context) error {
 func poll(ctx context.Context, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not usable after %v", startLimit))
 	defer cancel()
+	end, _ := ctx.Deadline()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for why := error(nil); ; {
@@ -102,8 +103,9 @@ func poll(ctx context.Context, try func(context.Context) error) error {
 		if err == nil || errors.Is(err, ErrNotRunning) {
 			return err
 		}
-		if ctx.Err() == nil || why == nil {
-			why = err // and not of a try that was cut short
+		// And not of a try that was cut short: a dial can end at the deadline before the context does.
+		if why == nil || ctx.Err() == nil && time.Now().Before(end) {
+			why = err
 		}
 		select {
 		case <-tick.C:
