@@ -153,7 +153,7 @@ func limitSettings() []setting {
 			field: func(c *Config) field { return number(&c.Limits.MaxConnections, 1000000) },
 		},
 		{
-			name: "max-frame-size", reload: atOnce, usage: "largest frame taken from a client",
+			name: "max-frame-size", reload: atOnce, usage: "largest envelope taken from a client",
 			field: func(c *Config) field { return size(&c.Limits.MaxFrameSize, 4*kibibyte, 256*mebibyte) },
 		},
 		{

@@ -27,7 +27,7 @@ func TestDocsStartThroughEachDriver(t *testing.T) {
 	build := exec.Command("make", "-C", docRoot, "build")
 	t.Logf("%s%s: %v", output(t, build, false), lines[0], took(&begun))
 	words := strings.Fields(lines[1])
-	require.Equal(t, []string{"$", "bin/music", "proxy", "--contact-points", "127.0.1.1", "--listen", "127.0.0.1:9042"}, words)
+	require.Equal(t, []string{"$", "bin/music", "proxy", "--contact-points", "127.0.1.1", "--listen", "127.0.0.1:9042", "&"}, words)
 	proxy := startProcess(t, node) // with these flags, at addresses of the test's
 	t.Logf("%s: %v", lines[1], took(&begun))
 

@@ -31,13 +31,15 @@ func (p *docPlayer) markers(part docPart) {
 	}
 }
 
-// python runs a program of the page, for which a session is defined, and which must end without an
-// error.
+// python runs a program of the page, which must end without an error. A session is defined for it,
+// and 127.0.0.1 stands for the proxy.
 func (p *docPlayer) python(part docPart) {
 	p.t.Helper()
 	const before = "import sys\nfrom cassandra.cluster import Cluster\nsession = Cluster([sys.argv[1]]).connect()\n"
 	path := filepath.Join(p.t.TempDir(), "page.py")
-	require.NoError(p.t, os.WriteFile(path, []byte(before+p.say(strings.Join(part.lines, "\n"))+"\n"), 0o600))
-	cmd, _ := program(p.t, needPython(p.t).Python, path, hostOf(p.t, p.proxy))
+	host := hostOf(p.t, p.proxy)
+	text := strings.ReplaceAll(p.say(strings.Join(part.lines, "\n")), "127.0.0.1", host)
+	require.NoError(p.t, os.WriteFile(path, []byte(before+text+"\n"), 0o600))
+	cmd, _ := program(p.t, needPython(p.t).Python, path, host)
 	output(p.t, cmd, false)
 }

@@ -44,7 +44,7 @@ func ReadSettings(comment string) (s Settings, marked bool, err error) {
 	if strings.HasPrefix(bracket, "(") {
 		var closed bool
 		if list, behind, closed = strings.Cut(bracket[1:], ")"); !closed {
-			return Settings{}, true, errors.New("@critical(… has no closing bracket")
+			return Settings{}, true, errors.New("@critical(… has no closing parenthesis")
 		}
 	} else if word := strings.ToLower(strings.TrimRight(bracket, " \t\r\n")); apart && settingOf(word) != "" {
 		list, behind = word, "" // nothing else follows, so it is not part of a sentence
