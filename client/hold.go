@@ -13,8 +13,8 @@ import (
 
 // Why a lock was not acquired, or is not held any more.
 var (
-	ErrNotHad = errors.New("the lock was not had")
-	ErrLost   = errors.New("the lock is lost: it has expired, was ended with FORCE, or its proxy died before it could be handed on")
+	ErrNotAcquired = errors.New("the lock was not acquired")
+	ErrLost        = errors.New("the lock is lost: it has expired, was ended with FORCE, or its proxy died before it could be handed on")
 )
 
 // Asking is how a lock is requested.
@@ -70,7 +70,7 @@ type asking struct {
 }
 
 // Acquire sends LOCK until the lock is granted, or its wait is over: then the error is an
-// ErrNotHad, and the place in the queue has been released.
+// ErrNotAcquired, and the place in the queue has been released.
 func (s *Session) Acquire(ctx context.Context, k Key, a Asking) (*Held, error) {
 	q := &asking{Asking: a, session: s, key: k, token: gocql.MustRandomUUID().String(), until: Boottime() + a.Wait}
 	for {
@@ -83,11 +83,11 @@ func (s *Session) Acquire(ctx context.Context, k Key, a Asking) (*Held, error) {
 		switch {
 		case ctx.Err() != nil:
 			q.leave()
-			return nil, fmt.Errorf("%w: %w", ErrNotHad, context.Cause(ctx))
+			return nil, fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(ctx))
 		case err != nil:
 			if err := q.again(ctx, err); err != nil {
 				q.leave()
-				return nil, fmt.Errorf("%w: %w", ErrNotHad, err)
+				return nil, fmt.Errorf("%w: %w", ErrNotAcquired, err)
 			}
 			continue
 		case g.State == "HELD":
@@ -98,7 +98,7 @@ func (s *Session) Acquire(ctx context.Context, k Key, a Asking) (*Held, error) {
 		}
 		if g.State == "BUSY" || q.over() {
 			q.leave()
-			return nil, fmt.Errorf("%w: %s", ErrNotHad, q.ahead(g))
+			return nil, fmt.Errorf("%w: %s", ErrNotAcquired, q.ahead(g))
 		}
 		if a.Waiting != nil {
 			a.Waiting(g)

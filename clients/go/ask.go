@@ -164,13 +164,13 @@ func (q *asking) lock(ctx context.Context, wait time.Duration) (answer, error) {
 func (q *asking) over(ctx context.Context, got answer, err error, late bool) error {
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", ErrNotHad, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(ctx))
 	case err != nil && (errors.Is(err, ErrNoProxy) || answered(err) && !passing(err)):
 		return err
 	case err != nil && late:
-		return fmt.Errorf("%w: %w", ErrNotHad, err)
+		return fmt.Errorf("%w: %w", ErrNotAcquired, err)
 	case err == nil && (got.state == "BUSY" || late):
-		return fmt.Errorf("%w: it is held by %s", ErrNotHad, cmp.Or(got.holder, "somebody else"))
+		return fmt.Errorf("%w: it is held by %s", ErrNotAcquired, cmp.Or(got.holder, "somebody else"))
 	}
 	return nil
 }

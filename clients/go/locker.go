@@ -30,7 +30,7 @@ func (l *Locker) Lock() {
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, ErrNotHad) {
+		if !errors.Is(err, ErrNotAcquired) {
 			panic(err)
 		}
 	}
@@ -42,7 +42,7 @@ func (l *Locker) LockContext(ctx context.Context) (context.Context, error) {
 	select {
 	case l.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, errors.Join(ErrNotHad, context.Cause(ctx))
+		return nil, errors.Join(ErrNotAcquired, context.Cause(ctx))
 	}
 	lock, held, err := Hold(ctx, l.session, l.ask)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 
 // Why a lock was not granted, or is lost.
 var (
-	ErrNotHad  = errors.New("the lock was not had")
-	ErrLost    = errors.New("the lock is lost")
-	ErrNoProxy = errors.New("what answers is no MUSIC proxy: connect to a proxy, not to Cassandra itself")
+	ErrNotAcquired = errors.New("the lock was not acquired")
+	ErrLost        = errors.New("the lock is lost")
+	ErrNoProxy     = errors.New("what answers is no MUSIC proxy: connect to a proxy, not to Cassandra itself")
 )
 
 // Parts of a lease, and times.
@@ -63,12 +63,12 @@ type Lock struct {
 
 // Hold waits for a lock and returns it with a context for the work under it. That context ends with
 // ctx and at Release, and with the cause ErrLost before another client can get the lock. The error
-// is ErrNotHad if another client has the lock.
+// is ErrNotAcquired if another client has the lock.
 func Hold(ctx context.Context, s *gocql.Session, a Ask) (*Lock, context.Context, error) {
 	return hold(ctx, s, a, false)
 }
 
-// TryHold is Hold for a lock that nobody holds or waits for; otherwise it returns ErrNotHad at
+// TryHold is Hold for a lock that nobody holds or waits for; otherwise it returns ErrNotAcquired at
 // once.
 func TryHold(ctx context.Context, s *gocql.Session, a Ask) (*Lock, context.Context, error) {
 	return hold(ctx, s, a, true)
@@ -88,7 +88,7 @@ func Do(ctx context.Context, s *gocql.Session, a Ask, work func(context.Context,
 // The run is done when work has returned without an error.
 func Once(ctx context.Context, s *gocql.Session, name, run string, work func(context.Context, *Lock) error) (ran bool, err error) {
 	lock, held, err := TryHold(ctx, s, Ask{Table: "music.named", Key: Key{"name": name}})
-	if errors.Is(err, ErrNotHad) {
+	if errors.Is(err, ErrNotAcquired) {
 		return false, nil
 	} else if err != nil {
 		return false, err

@@ -10,7 +10,7 @@ const { errors, types } = require('cassandra-driver');
 const RENEW = 1 / 3, LOST = 1 / 5, TICK = 1 / 20; // parts of a lease: when it is renewed, what is left when it is told as lost, between two looks
 const WAIT = 10000, ASK = 1500, PAUSE = 200, GIVE_UP = 2000; // ms: of a hold, of a LOCK, between two of them, to leave and to give back
 
-class NotHad extends Error {}
+class NotAcquired extends Error {}
 class Lost extends Error {}
 class NoProxy extends Error {}
 
@@ -151,8 +151,8 @@ class Asking {
         }
         const late = elapsed(start) >= this.wait;
         if (told && told.state === 'HELD' && elapsed(begun) < told.lease * (1 - LOST)) return new Lock(this.key, begun, told);
-        if (failed && late) throw new NotHad('the lock was not had', { cause: failed });
-        if (told && (late || told.state === 'BUSY')) throw new NotHad(`it is held by ${told.holder || 'somebody else'}`);
+        if (failed && late) throw new NotAcquired('the lock was not acquired', { cause: failed });
+        if (told && (late || told.state === 'BUSY')) throw new NotAcquired(`it is held by ${told.holder || 'somebody else'}`);
         if (elapsed(begun) < PAUSE) await until(sleep(PAUSE), this.signal);
       }
     } catch (error) {
@@ -279,7 +279,7 @@ async function section(client, ask, nowait, work) {
 // Waits for a lock and resolves to what work(lock) does. ask: table, key, wait and lease in ms, as, and a signal that ends the wait.
 const hold = (client, ask, work) => section(client, ask, false, work);
 
-// The same with a lock that nobody holds or waits for; else it rejects with NotHad at once.
+// The same with a lock that nobody holds or waits for; else it rejects with NotAcquired at once.
 const tryHold = (client, ask, work) => section(client, ask, true, work);
 
 // Calls work(lock) unless this run of name is done or under way. Resolves to whether it did.
@@ -296,9 +296,9 @@ async function once(client, name, run, work) {
       return true;
     });
   } catch (error) {
-    if (error instanceof NotHad) return false;
+    if (error instanceof NotAcquired) return false;
     throw error;
   }
 }
 
-module.exports = { hold, tryHold, once, uncertain, Lock, Lost, NoProxy, NotHad };
+module.exports = { hold, tryHold, once, uncertain, Lock, Lost, NoProxy, NotAcquired };

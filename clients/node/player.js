@@ -26,7 +26,7 @@ function outcome(error) {
   if (error instanceof music.NoProxy) return 'no proxy';
   if (error.name === 'AbortError') return 'cancelled';
   if (error instanceof music.Lost || text.includes('MUSIC_LOST')) return 'lost';
-  if (error instanceof music.NotHad) return 'not had';
+  if (error instanceof music.NotAcquired) return 'not acquired';
   if (text.includes('USING LOCK ?')) return 'no marker';
   const told = [error, ...Object.values(error.innerErrors || {})];
   if (told.some(e => e.code === cassandra.types.responseErrorCodes.unavailableException)) return 'error UNAVAILABLE';

@@ -43,8 +43,8 @@ def outcome(error):
         return "cancelled"
     if isinstance(error, music.Lost) or "MUSIC_LOST" in text:
         return "lost"
-    if isinstance(error, music.NotHad):
-        return "not had"
+    if isinstance(error, music.NotAcquired):
+        return "not acquired"
     if "USING LOCK ?" in text:
         return "no marker"
     word = re.search("MUSIC_[A-Z_]+|UNAVAILABLE|UNAUTHORIZED", text)

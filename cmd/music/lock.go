@@ -22,7 +22,7 @@ import (
 
 // Exit statuses of `music lock` besides those of its command.
 const (
-	statusNotHad      = 75               // EX_TEMPFAIL: the lock was not had, or not to the end
+	statusNotAcquired = 75               // EX_TEMPFAIL: the lock was not acquired, or not to the end
 	statusNoRun       = 126              // the command cannot be run
 	statusNoCommand   = 127              // there is no such command
 	statusBySignal    = 128              // and the number of the signal that ended the command
@@ -63,7 +63,7 @@ func (p program) lockCommand() *cobra.Command {
 			"column=value for each column of the key. The command finds the reference in LOCK_REF, for statements USING LOCK.\n\n" +
 			"The lease is renewed while the command runs. Where it cannot be, the command's process group gets SIGTERM when a fifth of the\n" +
 			"lease is left, and SIGKILL before its end. The lock is given back on any end.\n\n" +
-			"Ends with the status of the command (128 and the signal that ended it), or 75 where the lock was not had, or not to the end of a\n" +
+			"Ends with the status of the command (128 and the signal that ended it), or 75 where the lock was not acquired, or not to the end of a\n" +
 			"command that says 0.",
 		Example: "  music lock nightly-report --wait 0s -- ./report.sh\n" +
 			"  music lock bank.accounts branch=zurich --lease 20s -- sh -c 'cqlsh -e \"UPDATE bank.accounts USING LOCK $LOCK_REF SET …\"'",
@@ -129,7 +129,7 @@ func (r *lockRun) run() error {
 			return usage.error
 		}
 		r.say(err.Error())
-		return ended(statusNotHad)
+		return ended(statusNotAcquired)
 	}
 	for _, warning := range held.Grant.Warnings {
 		if !strings.Contains(warning, "WAIT") { // which is not what was asked for here
@@ -152,7 +152,7 @@ func (r *lockRun) run() error {
 		r.say("the lock could not be given back, and ends with its lease: " + lost.Error())
 	}
 	if errors.Is(lost, client.ErrLost) && status == 0 {
-		status = statusNotHad
+		status = statusNotAcquired
 	}
 	return ended(status)
 }

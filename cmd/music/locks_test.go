@@ -85,7 +85,7 @@ func TestLockWithoutACommand(t *testing.T) {
 	o = run(done, nil, "lock", "nightly", "--", "/etc/passwd")
 	assert.Equal(t, statusNoRun, o.status)
 	o = run(done, nil, "lock", "nightly", "--proxy=127.0.0.1:1", "--timeout=1s", "--", "true")
-	assert.Equal(t, statusNotHad, o.status)
+	assert.Equal(t, statusNotAcquired, o.status)
 	assert.Contains(t, o.stderr, "no proxy answers")
 }
 

@@ -265,8 +265,8 @@ func outcome(err error, good string) string {
 		return "cancelled"
 	case errors.Is(err, music.ErrLost), strings.Contains(err.Error(), "MUSIC_LOST"):
 		return "lost"
-	case errors.Is(err, music.ErrNotHad):
-		return "not had"
+	case errors.Is(err, music.ErrNotAcquired):
+		return "not acquired"
 	case strings.Contains(err.Error(), "USING LOCK ?"):
 		return "no marker"
 	case errors.As(err, &told):

@@ -8,9 +8,9 @@ import threading
 import time
 
 from . import _core
-from ._core import WAIT, Lost, NoProxy, NotHad, uncertain
+from ._core import WAIT, Lost, NoProxy, NotAcquired, uncertain
 
-__all__ = ["hold", "try_hold", "once", "uncertain", "Lock", "Lost", "NoProxy", "NotHad"]
+__all__ = ["hold", "try_hold", "once", "uncertain", "Lock", "Lost", "NoProxy", "NotAcquired"]
 
 
 def _ask(session, request):
@@ -78,7 +78,7 @@ def hold(session, table, key=None, *, wait=WAIT, lease=None, as_=None, **columns
 
 
 def try_hold(session, table, key=None, *, lease=None, as_=None, **columns):
-    """Takes a lock that nobody holds or waits for; else NotHad at once."""
+    """Takes a lock that nobody holds or waits for; else NotAcquired at once."""
     return _section(session, table, {**(key or {}), **columns}, 0, lease, as_, True)
 
 
@@ -96,5 +96,5 @@ def once(session, name, run, work):
             work(lock)
             lock.settle(lambda: session.execute(lock.bind(mark, (run, name))), marked)
             return True
-    except NotHad:
+    except NotAcquired:
         return False

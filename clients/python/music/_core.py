@@ -18,8 +18,8 @@ RENEW, LOST, TICK = 1 / 3, 1 / 5, 1 / 20  # parts of a lease: when it is renewed
 WAIT, ASK, PAUSE, GIVE_UP = 10, 1.5, 0.2, 2  # seconds: of a hold, of a LOCK, between two of them, to leave and to give back
 
 
-class NotHad(Exception):
-    """The lock was not had: somebody else has it."""
+class NotAcquired(Exception):
+    """The lock was not acquired: somebody else has it."""
 
 
 class Lost(Exception):
@@ -194,9 +194,9 @@ class Asking:
                 if told and told.state == "HELD" and elapsed(begun) < told.lease_ms / 1000 * (1 - LOST):
                     return begun, told
                 if late and error:
-                    raise NotHad(NotHad.__doc__) from error
+                    raise NotAcquired(NotAcquired.__doc__) from error
                 if told and (late or told.state == "BUSY"):
-                    raise NotHad(f"it is held by {told.holder or 'somebody else'}")
+                    raise NotAcquired(f"it is held by {told.holder or 'somebody else'}")
                 if elapsed(begun) < PAUSE:
                     yield PAUSE
         except GeneratorExit:

@@ -8,9 +8,9 @@ import contextlib
 import inspect
 
 from . import _core
-from ._core import WAIT, Lost, NoProxy, NotHad, uncertain
+from ._core import WAIT, Lost, NoProxy, NotAcquired, uncertain
 
-__all__ = ["hold", "try_hold", "once", "execute", "uncertain", "Lock", "Lost", "NoProxy", "NotHad"]
+__all__ = ["hold", "try_hold", "once", "execute", "uncertain", "Lock", "Lost", "NoProxy", "NotAcquired"]
 
 
 def execute(session, statement, *args, **options):
@@ -103,7 +103,7 @@ def hold(session, table, key=None, *, wait=WAIT, lease=None, as_=None, **columns
 
 
 def try_hold(session, table, key=None, *, lease=None, as_=None, **columns):
-    """Takes a lock that nobody holds or waits for; else NotHad at once."""
+    """Takes a lock that nobody holds or waits for; else NotAcquired at once."""
     return _section(session, table, {**(key or {}), **columns}, 0, lease, as_, True)
 
 
@@ -121,5 +121,5 @@ async def once(session, name, run, work):
             await work(lock)
             await lock.settle(lambda: execute(session, lock.bind(mark, (run, name))), marked)
             return True
-    except NotHad:
+    except NotAcquired:
         return False

@@ -45,9 +45,9 @@ public final class Music {
   // Milliseconds: of a hold, of a LOCK, between two of them, to leave and to give back.
   private static final long WAIT = 10_000, ASK = 1_500, PAUSE = 200, GIVE_UP = 2_000;
 
-  /** The lock was not had: somebody else has it. */
-  public static class NotHad extends RuntimeException {
-    NotHad(String text, Throwable cause) { super(text, cause); }
+  /** The lock was not acquired: somebody else has it. */
+  public static class NotAcquired extends RuntimeException {
+    NotAcquired(String text, Throwable cause) { super(text, cause); }
   }
 
   /** The lock is lost: nothing more succeeds under it. */
@@ -86,10 +86,10 @@ public final class Music {
     void with(Lock lock) throws Exception;
   }
 
-  /** Waits for a lock. A NotHad where somebody else has it then; a thread that is interrupted gives its place back. */
+  /** Waits for a lock. A NotAcquired where somebody else has it then; a thread that is interrupted gives its place back. */
   public static Lock hold(CqlSession session, Ask ask) throws InterruptedException { return new Asking(session, ask, false).hold(); }
 
-  /** Takes a lock that nobody holds or waits for; else NotHad at once. */
+  /** Takes a lock that nobody holds or waits for; else NotAcquired at once. */
   public static Lock tryHold(CqlSession session, Ask ask) throws InterruptedException { return new Asking(session, ask, true).hold(); }
 
   /** Works unless this run of name is done or under way, and returns whether it did. It is done when work has ended without an exception. */
@@ -104,7 +104,7 @@ public final class Music {
       PreparedStatement mark = session.prepare("UPDATE music.named USING LOCK ? SET value = ? WHERE name = ?");
       lock.settle(() -> session.execute(lock.bind(mark, run, name)), marked);
       return true;
-    } catch (NotHad busy) {
+    } catch (NotAcquired busy) {
       return false;
     }
   }
@@ -281,8 +281,8 @@ public final class Music {
         }
         boolean late = start.elapsed() >= most;
         if (told != null && told.state.equals("HELD") && begun.elapsed() < told.lease - told.lease / LOST) return new Lock(key, begun, told);
-        if (failed != null && late) throw new NotHad("the lock was not had", failed);
-        if (told != null && (late || told.state.equals("BUSY"))) throw new NotHad("it is held by " + (told.holder == null ? "somebody else" : told.holder), null);
+        if (failed != null && late) throw new NotAcquired("the lock was not acquired", failed);
+        if (told != null && (late || told.state.equals("BUSY"))) throw new NotAcquired("it is held by " + (told.holder == null ? "somebody else" : told.holder), null);
         if (begun.elapsed() < PAUSE) Thread.sleep(PAUSE);
       }
     }

@@ -64,7 +64,7 @@ public final class Player {
     }
     String text = String.valueOf(error.getMessage());
     if (error instanceof Music.Lost || text.contains("MUSIC_LOST")) return "lost";
-    if (error instanceof Music.NotHad) return "not had";
+    if (error instanceof Music.NotAcquired) return "not acquired";
     if (text.contains("USING LOCK ?")) return "no marker";
     if (error instanceof UnavailableException) return "error UNAVAILABLE";
     Matcher word = Pattern.compile("MUSIC_[A-Z_]+|UNAUTHORIZED").matcher(text);

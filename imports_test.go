@@ -1,4 +1,4 @@
-// Package music_test holds the rules of the house that no compiler knows.
+// Package music_test holds the rules of the module that no compiler knows.
 package music_test
 
 import (
@@ -18,22 +18,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// house is the name of the module, and so the first part of its packages' import paths.
-const house = "music"
+// modulePath is the name of the module, and so the first part of its packages' import paths.
+const modulePath = "music"
 
-// room is a folder with all below it, and what its code may import. "*" stands for everything.
-type room struct {
+// layer is a folder with all below it, and what its code may import. "*" stands for everything.
+type layer struct {
 	folder string
-	ours   []string // packages of the house, with all below them; its own room is always open
+	ours   []string // packages of this module, with all below them; its own layer is always allowed
 	others []string // of other modules, with all below them
 	never  []string // of other modules, whatever others says
 }
 
-// rooms returns the plan of the house. The first room that a package lies in is its own.
-func rooms() []room {
+// layers returns the import rules. The first layer that a package lies in is its own.
+func layers() []layer {
 	const zerolog = "github.com/rs/zerolog"
 	gocql := []string{"github.com/apache/cassandra-gocql-driver", "github.com/gocql"}
-	return []room{
+	return []layer{
 		{folder: "musiccore"},
 		{folder: "rewrite"},
 		{folder: "config", others: []string{"*"}, never: append(gocql, zerolog)},
@@ -70,21 +70,21 @@ func within(name string, folders ...string) bool {
 	})
 }
 
-// allows tells whether code in a room may import a package.
-func (r room) allows(imported string) bool {
-	if own, ours := strings.CutPrefix(imported, house+"/"); ours {
-		return within(own, r.ours...) || r.folder != "." && within(own, r.folder)
+// allows tells whether code in a layer may import a package.
+func (l layer) allows(imported string) bool {
+	if own, ours := strings.CutPrefix(imported, modulePath+"/"); ours {
+		return within(own, l.ours...) || l.folder != "." && within(own, l.folder)
 	}
 	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
 		return true
 	}
-	return within(imported, r.others...) && !within(imported, r.never...)
+	return within(imported, l.others...) && !within(imported, l.never...)
 }
 
-// roomOf returns the room that a package lies in.
-func roomOf(folder string) room {
-	plan := rooms()
-	return plan[slices.IndexFunc(plan, func(r room) bool { return within(folder, r.folder) })]
+// layerOf returns the layer that a package lies in.
+func layerOf(folder string) layer {
+	rules := layers()
+	return rules[slices.IndexFunc(rules, func(l layer) bool { return within(folder, l.folder) })]
 }
 
 // productFiles returns the Go files of the checkout that are not tests. It reads the files itself, and
@@ -122,12 +122,12 @@ func importsOf(t *testing.T, name string) []string {
 	return imports
 }
 
-func TestImportsKeepToThePlan(t *testing.T) {
+func TestImportsKeepToTheRules(t *testing.T) {
 	files := productFiles(t)
 	require.NotEmpty(t, files)
 	for _, name := range files {
 		for _, imported := range importsOf(t, name) {
-			assert.True(t, roomOf(path.Dir(name)).allows(imported), "%s must not import %s", name, imported)
+			assert.True(t, layerOf(path.Dir(name)).allows(imported), "%s must not import %s", name, imported)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestThePictureIsTrue(t *testing.T) {
 			continue
 		}
 		for _, imported := range importsOf(t, name) {
-			if to, ours := strings.CutPrefix(imported, house+"/"); ours {
+			if to, ours := strings.CutPrefix(imported, modulePath+"/"); ours {
 				imports[from] = append(imports[from], to)
 				assert.True(t, leads(arrows, from, to), "%s imports %s: no arrow of ARCHITECTURE.md leads there", name, to)
 			}
@@ -195,7 +195,7 @@ func TestTheFilesOfThePageExist(t *testing.T) {
 	}
 }
 
-func TestThePlan(t *testing.T) {
+func TestImportRules(t *testing.T) {
 	const driver = "github.com/apache/cassandra-gocql-driver/v2"
 	cases := []struct {
 		folder, imported string
@@ -289,6 +289,6 @@ func TestThePlan(t *testing.T) {
 		{"proxyfoo", "music/frontend", false},
 	}
 	for _, tc := range cases {
-		assert.Equal(t, tc.want, roomOf(tc.folder).allows(tc.imported), "%s imports %s", tc.folder, tc.imported)
+		assert.Equal(t, tc.want, layerOf(tc.folder).allows(tc.imported), "%s imports %s", tc.folder, tc.imported)
 	}
 }
