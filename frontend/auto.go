@@ -137,7 +137,7 @@ func (a *lockExecution) writeInOwnSection(k musiccore.Key) *wire.Failure {
 // that is being performed (inPlace). alone is the write type for errors.
 func (c *conn) putInOwnSection(put *lockedOperation, s *lockStatement, kind musiccore.Kind, alone primitive.WriteType, inPlace bool) *wire.Failure {
 	w := &ownSection{first: *put, kind: kind, inPlace: inPlace}
-	w.first.sent.alone, w.first.sent.section = alone, w
+	w.first.sent.ownSectionType, w.first.sent.section = alone, w
 	return c.inOwnSection(w, s)
 }
 
@@ -183,8 +183,8 @@ func (p *preparedLockStatement) plainWrite() bool {
 	return s.PlainWrite()
 }
 
-// decideUnfenced decides about the EXECUTE of a plain write.
-func (c *conn) decideUnfenced(e *wire.Envelope, id []byte, p *preparedStatement) (d decision) {
+// decidePlainWrite decides about the EXECUTE of a plain write.
+func (c *conn) decidePlainWrite(e *wire.Envelope, id []byte, p *preparedStatement) (d decision) {
 	policy, f := p.currentPolicy()
 	switch {
 	case f != nil:

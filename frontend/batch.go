@@ -16,9 +16,9 @@ func (c *conn) decideBatch(e wire.Envelope) decision {
 		return decision{}
 	}
 	if !e.Whole() {
-		return decision{verdict: relay.NeedWhole}
+		return decision{route: relay.NeedWhole}
 	}
-	body, err := c.plainBody(&e)
+	body, err := c.requestBody(&e)
 	if err != nil {
 		return c.unreadable(e, err)
 	}
@@ -42,7 +42,7 @@ func (c *conn) decideBatch(e wire.Envelope) decision {
 	case cur.Bad:
 		d = c.unreadable(e, wire.ErrShort)
 	case all.locked:
-		d = held(executeBatch{})
+		d = intercepted(executeBatch{})
 	case all.unserved != nil:
 		d = watched(&watch{kind: watchUnserved, unserved: all.unserved})
 	}

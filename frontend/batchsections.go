@@ -64,7 +64,7 @@ func (b *lockedBatch) severalSections() (bool, *wire.Failure) {
 	for i := range b.children {
 		s := &b.children[i]
 		switch {
-		case s.plain != nil:
+		case s.unlockedChild != nil:
 			plain = true
 		case s.Auto():
 			k, f := s.Key()
@@ -83,7 +83,7 @@ func (b *lockedBatch) severalSections() (bool, *wire.Failure) {
 
 // allLocked returns an error unless every statement of the batch is on a critical table.
 func (b *lockedBatch) allLocked() *wire.Failure {
-	if slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain != nil }) {
+	if slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.unlockedChild != nil }) {
 		return mixedBatch()
 	}
 	return nil
@@ -119,7 +119,7 @@ func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 	}
 	for i, child := range s.Parsed.Children {
 		part, f := a.conn.batchPart(child.Whole.Of(s.Text), s.Names[i], s.Values[at:at+child.Markers])
-		if f == nil && own.Kind != rewrite.NoTerm && part.plain == nil && !part.Critical.Ignore {
+		if f == nil && own.Kind != rewrite.NoTerm && part.unlockedChild == nil && !part.Critical.Ignore {
 			f = statement.TimestampRefused(part.Table)
 		}
 		if f != nil {
@@ -153,12 +153,12 @@ func (c *conn) batchPart(text []byte, name [2]string, values [][]byte) (s lockSt
 	}
 	switch {
 	case s.Critical == nil, s.Critical.Unlocked == catalog.Allow:
-		return lockStatement{Statement: statement.Statement{Values: values}, plain: plainChild(text, &parsed, name[0]), names: [][2]string{name}}, nil
+		return lockStatement{Statement: statement.Statement{Values: values}, unlockedChild: plainChild(text, &parsed, name[0]), names: [][2]string{name}}, nil
 	case s.Critical.Refused != "" && !s.Critical.Passing:
 		return s, cannotLock(s.Table, s.Critical)
 	}
 	s.fixTerms()
-	return s, s.CheckFenced()
+	return s, s.CheckUnderLock()
 }
 
 // plainChild returns a statement that needs no lock as a child of a BATCH message. Its table gets a
@@ -198,7 +198,7 @@ func (m *batchSections) checkConditions() *wire.Failure {
 	conditional, tables := false, map[*catalog.Table]bool{}
 	for i := range m.children {
 		s := &m.children[i]
-		conditional = conditional || s.plain == nil && s.Parsed.Conditional
+		conditional = conditional || s.unlockedChild == nil && s.Parsed.Conditional
 		tables[s.Table] = true
 	}
 	switch {
@@ -217,7 +217,7 @@ func (m *batchSections) readKeys() *wire.Failure {
 	m.of = make([]*sectionKey, len(m.children))
 	for i := range m.children {
 		s := &m.children[i]
-		if s.plain != nil {
+		if s.unlockedChild != nil {
 			continue
 		}
 		k, f := s.Key()
@@ -324,10 +324,10 @@ func (m *batchSections) send() *wire.Failure {
 	k := lockedOperation{header: m.header, body: m.stamped(), request: lockedRequest{parameters: m.parameters}}
 	b := &begunOperation{sent: sentOperation{
 		ticket: first.ticket, table: first.first.Table, key: first.key, generation: first.first.Critical.Generation,
-		parts: true, alone: m.writeType(), section: m,
+		severalMutations: true, ownSectionType: m.writeType(), section: m,
 	}}
 	for _, other := range m.keys[1:] {
-		b.sent.beside = append(b.sent.beside, other.ticket)
+		b.sent.otherTickets = append(b.sent.otherTickets, other.ticket)
 	}
 	for i := range m.children {
 		if m.of[i] != nil {
@@ -335,7 +335,7 @@ func (m *batchSections) send() *wire.Failure {
 		}
 	}
 	raw := k.appendTo(nil, c.version)
-	if f := c.expectFenced(stream, b); f != nil {
+	if f := c.expectUnderLock(stream, b); f != nil {
 		m.giveBack(m.keys)
 		return f
 	}

@@ -28,7 +28,7 @@ type askTopology struct{ *topology.Request }
 // decideTopology decides about a SELECT on these tables: it is asked with the nodes as they are
 // now.
 func (c *conn) decideTopology(t *topology.Select) decision {
-	return held(askTopology{topology.NewRequest(t, c.server.nodes(), c.server.Advertise)})
+	return intercepted(askTopology{topology.NewRequest(t, c.server.nodes(), c.server.Advertise)})
 }
 
 // String implements action.
@@ -41,7 +41,7 @@ func (a askTopology) perform(c *conn, e wire.Envelope) error {
 	if !a.Readable() {
 		return c.forwardHeld(e, w)
 	}
-	body, err := c.plainBody(&e)
+	body, err := c.requestBody(&e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}
@@ -93,7 +93,7 @@ func (c *conn) decideFailure(e *wire.Envelope) relay.Decision {
 		return relay.NeedWhole
 	}
 	if _, named := replicasOf(*e); named {
-		return relay.Hold
+		return relay.Intercept
 	}
 	return relay.Forward
 }
@@ -112,7 +112,7 @@ func replicasOf(e wire.Envelope) (cur wire.Cursor, named bool) {
 // showReplicas replaces the addresses of replicas in an error by those of their proxies. It returns
 // any other answer, and a malformed one, unchanged.
 func (c *conn) showReplicas(e wire.Envelope) wire.Envelope {
-	if c.decideFailure(&e) != relay.Hold {
+	if c.decideFailure(&e) != relay.Intercept {
 		return e
 	}
 	nodes := c.server.nodes()

@@ -26,10 +26,10 @@ type codec struct {
 // requests are decompressed into new memory.
 const scratchSize = 4 << 10
 
-// plainBody returns a request's body decompressed and without its custom payload (v4 spec section
+// requestBody returns a request's body decompressed and without its custom payload (v4 spec section
 // 2.2), as far as it has arrived. A compressed body must be whole, else the error is wire.ErrShort.
 // The result is valid until the next call.
-func (c *codec) plainBody(e *wire.Envelope) ([]byte, error) {
+func (c *codec) requestBody(e *wire.Envelope) ([]byte, error) {
 	if e.Flags&(primitive.HeaderFlagCompressed|primitive.HeaderFlagCustomPayload) == 0 {
 		return e.Body(), nil
 	}
@@ -47,7 +47,7 @@ func (c *codec) plainBody(e *wire.Envelope) ([]byte, error) {
 	return body, nil
 }
 
-// uncompressed is plainBody with the custom payload.
+// uncompressed is requestBody with the custom payload.
 func (c *codec) uncompressed(e wire.Envelope) ([]byte, error) {
 	if !c.framing.Compressed(&e.Header) {
 		return e.Body(), nil
@@ -79,8 +79,8 @@ func (c *codec) payload(e wire.Envelope) []byte {
 // metadata are small.
 const maxDecoded = 64 << 20
 
-// plainAnswer returns the decompressed body of a response, and the flags that apply to it.
-func (c *codec) plainAnswer(e wire.Envelope) ([]byte, primitive.HeaderFlag, error) {
+// responseBody returns the decompressed body of a response, and the flags that apply to it.
+func (c *codec) responseBody(e wire.Envelope) ([]byte, primitive.HeaderFlag, error) {
 	if !c.framing.Compressed(&e.Header) {
 		return e.Body(), e.Flags, nil
 	}
@@ -90,7 +90,7 @@ func (c *codec) plainAnswer(e wire.Envelope) ([]byte, primitive.HeaderFlag, erro
 
 // decode decodes a response of Cassandra.
 func (c *codec) decode(e wire.Envelope) (*frame.Frame, error) {
-	body, flags, err := c.plainAnswer(e)
+	body, flags, err := c.responseBody(e)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (c *codec) warn(e wire.Envelope, warnings []string) wire.Envelope {
 	if len(warnings) == 0 || c.version < byte(primitive.ProtocolVersion4) {
 		return e
 	}
-	body, flags, err := c.plainAnswer(e)
+	body, flags, err := c.responseBody(e)
 	if err != nil {
 		return e
 	}
@@ -160,7 +160,7 @@ func (c *codec) failureEnvelope(stream int16, f *wire.Failure) []byte {
 // errorInstead returns an error to send in the place of answer e, with e's preamble.
 func (c *codec) errorInstead(e wire.Envelope, f *wire.Failure) wire.Envelope {
 	b := c.failureEnvelope(e.Stream, f)
-	if body, flags, err := c.plainAnswer(e); err == nil {
+	if body, flags, err := c.responseBody(e); err == nil {
 		cur := wire.Cursor{Body: body}
 		if preamble := wire.ReadPreamble(&cur, flags); !cur.Bad {
 			b = preamble.PutBefore(b)

@@ -30,19 +30,19 @@ func TestDecisions(t *testing.T) {
 		{query("CREATE TABLE t (id int PRIMARY KEY)"), "forward, watch the answer: schema change"},
 		{query("UPDATE other USING LOCK 5 SET a = 1 WHERE id = 'x'"), "forward, watch the answer: syntax"},
 		{query("UPDATE fresh SET a = 1 WHERE id = 'x'"), "forward (table bank.fresh is not in the schema)"},
-		{query("UPDATE accounts USING LOCK 5 SET a = 1 WHERE id = 'x'"), "hold: execute: UPDATE accounts USING LOCK 5 SET a = 1 WHERE id = 'x'"},
-		{query("SELECT * FROM system.peers"), "hold: ask for the topology in system.peers"},
-		{query("LOCK other WHERE id = 'x'"), "hold: ask whether there is a table bank.other, and refuse: ErrorCode Invalid [0x00002200]: MUSIC_REFUSED: bank.other is not critical: make it so with ALTER TABLE bank.other WITH comment = '@critical'"},
-		{query("UPDATE accounts SET a = 1 WHERE id = 'x'"), "hold: refuse, ErrorCode Invalid [0x00002200]: MUSIC_UNLOCKED: bank.accounts is critical: take a lock (LOCK bank.accounts WHERE …) and write USING LOCK <ref>"},
+		{query("UPDATE accounts USING LOCK 5 SET a = 1 WHERE id = 'x'"), "intercept: execute: UPDATE accounts USING LOCK 5 SET a = 1 WHERE id = 'x'"},
+		{query("SELECT * FROM system.peers"), "intercept: ask for the topology in system.peers"},
+		{query("LOCK other WHERE id = 'x'"), "intercept: ask whether there is a table bank.other, and refuse: ErrorCode Invalid [0x00002200]: MUSIC_REFUSED: bank.other is not critical: make it so with ALTER TABLE bank.other WITH comment = '@critical'"},
+		{query("UPDATE accounts SET a = 1 WHERE id = 'x'"), "intercept: refuse, ErrorCode Invalid [0x00002200]: MUSIC_UNLOCKED: bank.accounts is critical: take a lock (LOCK bank.accounts WHERE …) and write USING LOCK <ref>"},
 		{query("LOCK"), "forward"}, // Cassandra says that it is no statement
 		{query("GRANT SELECT ON other TO someone USING LOCK"), "forward"},
-		{&message.Prepare{Query: "SELECT a FROM accounts WHERE id = ? FOR UPDATE"}, "hold: prepare without its lock clauses: SELECT a FROM accounts WHERE id = ? FOR UPDATE"},
-		{&message.Prepare{Query: "UNLOCK accounts WHERE id = ? USING LOCK ?"}, "hold: describe: UNLOCK accounts WHERE id = ? USING LOCK ?"},
+		{&message.Prepare{Query: "SELECT a FROM accounts WHERE id = ? FOR UPDATE"}, "intercept: prepare without its lock clauses: SELECT a FROM accounts WHERE id = ? FOR UPDATE"},
+		{&message.Prepare{Query: "UNLOCK accounts WHERE id = ? USING LOCK ?"}, "intercept: describe: UNLOCK accounts WHERE id = ? USING LOCK ?"},
 		{&message.Prepare{Query: "SELECT a FROM other"}, "forward, watch the answer: prepared id"},
-		{execute(critical[:], nil), "hold: execute prepared: LOCK accounts WHERE id = ?"},
+		{execute(critical[:], nil), "intercept: execute prepared: LOCK accounts WHERE id = ?"},
 		{execute(ordinary[:], nil), "forward"},
-		{&message.Batch{Children: []*message.BatchChild{{Query: "DELETE FROM accounts USING LOCK 5 WHERE id = 'x'"}}}, "hold: execute a batch under a lock"},
-		{&message.Register{EventTypes: []primitive.EventType{primitive.EventTypeSchemaChange}}, "hold: register for events"},
+		{&message.Batch{Children: []*message.BatchChild{{Query: "DELETE FROM accounts USING LOCK 5 WHERE id = 'x'"}}}, "intercept: execute a batch under a lock"},
+		{&message.Register{EventTypes: []primitive.EventType{primitive.EventTypeSchemaChange}}, "intercept: register for events"},
 	} {
 		decided(t, m, tc.request, tc.want)
 	}
@@ -55,7 +55,7 @@ func TestDecisionsBeforeTheLogin(t *testing.T) {
 	first := "forward, watch the answer: login"
 	decided(t, m, &message.Options{}, "forward")
 	decided(t, m, startup(d4()), first)
-	decided(t, m, query("USE bank"), "hold: unexpected before the login")
+	decided(t, m, query("USE bank"), "intercept: unexpected before the login")
 	m.authenticated.Store(true)
 	decided(t, m, &message.AuthResponse{Token: []byte("\x00role\x00secret")}, first)
 }

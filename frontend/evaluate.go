@@ -59,7 +59,7 @@ func (a *lockExecution) runWith(values [][]byte) *wire.Failure {
 // question returns the first question of a statement of the batch, and the index of that statement.
 func (b *lockedBatch) question() (int, statement.Query) {
 	for i := range b.children {
-		if s := &b.children[i]; s.plain == nil {
+		if s := &b.children[i]; s.unlockedChild == nil {
 			if q := s.Question(); len(q.Text) > 0 {
 				return i, q
 			}

@@ -36,7 +36,7 @@ func (c *conn) executed(e *wire.Envelope) ([]byte, error) {
 			return id, nil
 		}
 	}
-	body, err := c.plainBody(e)
+	body, err := c.requestBody(e)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func shortBytes(b []byte) ([]byte, bool) {
 func (c *conn) decidePrepared(e *wire.Envelope, id []byte, p *preparedStatement) decision {
 	switch p.kind {
 	case classify.Writes:
-		return c.decideUnfenced(e, id, p)
+		return c.decidePlainWrite(e, id, p)
 	case classify.Local, classify.Peers:
 		return c.decideTopology(p.topology)
 	case classify.Use:

@@ -28,21 +28,21 @@ type lockedRequest struct {
 // sentOperation is an operation under a lock that has been sent to Cassandra, or is about to be:
 // what is needed to process its answer.
 type sentOperation struct {
-	ticket musiccore.Ticket
-	beside []musiccore.Ticket // the tickets of the other keys that it writes
-	parts  bool               // it is several mutations: some may be applied if it fails
-	table  *catalog.Table
-	id     *preparedID // the id by which the client knows the statement; nil if it was not prepared
-	ids    []idPair    // of a batch: those of its prepared statements
-	key    musiccore.Key
-	update *forUpdateRead // for SELECT … FOR UPDATE
+	ticket           musiccore.Ticket
+	otherTickets     []musiccore.Ticket // the tickets of the other keys that it writes
+	severalMutations bool               // it is several mutations: some may be applied if it fails
+	table            *catalog.Table
+	id               *preparedID // the id by which the client knows the statement; nil if it was not prepared
+	ids              []idPair    // of a batch: those of its prepared statements
+	key              musiccore.Key
+	update           *forUpdateRead // for SELECT … FOR UPDATE
 
 	generation [16]byte // of the table, for the references that the client is shown
 
-	condition *conditionalWrite   // for a write with IF
-	section   interface{ end() }  // the section made for this write alone, which ends with it; or nil
-	alone     primitive.WriteType // for a plain write in a section of its own, whose client knows of no lock; else empty
-	warnings  []string            // to add to the answer
+	condition      *conditionalWrite   // for a write with IF
+	section        interface{ end() }  // the section made for this write alone, which ends with it; or nil
+	ownSectionType primitive.WriteType // for a plain write in a section of its own, whose client knows of no lock; else empty
+	warnings       []string            // to add to the answer
 }
 
 // idPair is the id of a prepared statement at Cassandra, and that by which the client knows it.
@@ -65,9 +65,9 @@ func (f *sentOperation) clientID(backend []byte) []byte {
 	return nil
 }
 
-// fence sends an operation under a lock to Cassandra: without the lock clause, with its stamp as
-// timestamp, at QUORUM. inPlace means that its request is being performed.
-func (c *conn) fence(h wire.Header, s *lockStatement, q lockedRequest, inPlace bool) *wire.Failure {
+// executeUnderLock sends a statement under a lock to Cassandra: without the lock clause, with its
+// stamp as timestamp, at QUORUM. inPlace means that its request is being performed.
+func (c *conn) executeUnderLock(h wire.Header, s *lockStatement, q lockedRequest, inPlace bool) *wire.Failure {
 	k := c.newLockedOperation(h, s, q)
 	return c.sendUnderLock(&k, s.Kind(), inPlace)
 }
@@ -226,7 +226,7 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 		if errors.Is(a.Err, musiccore.ErrLost) && !errors.Is(a.Err, musiccore.ErrReleased) {
 			c.auditFencedOff(&b.sent, k.request.ref)
 		}
-		if b.sent.alone != "" {
+		if b.sent.ownSectionType != "" {
 			return refusal.OfSection(a.Err, b.sent.table)
 		}
 		return refusal.OfOperation(a.Err, b.sent.table, c.shownReference(&b.sent, k.request.ref))
@@ -242,7 +242,7 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 	if k.fences {
 		k.request.parameters.Values[0] = wire.Value(bigint(int64(a.Ticket.Stamp) - 1))
 	}
-	if f := c.expectFenced(k.header.Stream, b); f != nil {
+	if f := c.expectUnderLock(k.header.Stream, b); f != nil {
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		return f
 	}
@@ -250,13 +250,13 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 	return nil
 }
 
-// expectFenced opens the stream of an operation that is to be sent next, and has its answer
+// expectUnderLock opens the stream of an operation that is to be sent next, and has its answer
 // watched. If it returns an error the operation must not be sent.
-func (c *conn) expectFenced(stream int16, b *begunOperation) *wire.Failure {
+func (c *conn) expectUnderLock(stream int16, b *begunOperation) *wire.Failure {
 	if !c.streams.Begin(stream, true) {
 		return inUse(stream)
 	}
-	b.watch = watch{kind: watchFenced, sent: &b.sent}
+	b.watch = watch{kind: watchUnderLock, sent: &b.sent}
 	c.watches.add(stream, &b.watch)
 	if c.over() && c.watches.remove(stream).sent != nil {
 		return &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"} // no goroutine would see the answer

@@ -58,7 +58,7 @@ func understood(raw []byte) string {
 	e := wire.EnvelopeOf(raw)
 	c := &conn{codec: codec{version: e.Version, limits: limited(func(*Limits) {})}}
 	c.framing.SetSegmented(e.Version >= 5)
-	body, err := c.plainBody(&e)
+	body, err := c.requestBody(&e)
 	if err != nil || e.Flags&^headerFlags != 0 {
 		return "refused"
 	}

@@ -338,7 +338,7 @@ func (c *conn) answerGroup(g *group, e wire.Envelope) {
 	for _, m := range undecided { // the read has failed
 		g.again(m)
 	}
-	body, flags, err := c.plainAnswer(e)
+	body, flags, err := c.responseBody(e)
 	cur := wire.Cursor{Body: body}
 	wire.ReadPreamble(&cur, flags)
 	for _, m := range all {

@@ -31,7 +31,7 @@ func (c *conn) decideLogin(e wire.Envelope) decision {
 			return c.decideAuthResponse(e)
 		}
 	}
-	return held(answerUnexpected{})
+	return intercepted(answerUnexpected{})
 }
 
 // loginOver returns the error for an AUTH_RESPONSE that Cassandra has not asked for: while another
@@ -45,9 +45,9 @@ func loginOver() *wire.Failure {
 // allowed before Cassandra has accepted it, so the stored role is the one that has logged in.
 func (c *conn) decideAuthResponse(e wire.Envelope) decision {
 	if !e.Whole() {
-		return decision{verdict: relay.NeedWhole}
+		return decision{route: relay.NeedWhole}
 	}
-	body, err := c.plainBody(&e)
+	body, err := c.requestBody(&e)
 	if err != nil {
 		return c.unreadable(e, err)
 	}
@@ -81,7 +81,7 @@ func (answerUnexpected) perform(c *conn, e wire.Envelope) error {
 // stored compression is the one that is answered.
 func (c *conn) decideStartup(e wire.Envelope) decision {
 	if !e.Whole() {
-		return decision{verdict: relay.NeedWhole}
+		return decision{route: relay.NeedWhole}
 	}
 	if c.started.Load() {
 		return refused(wire.ProtocolError("Unexpected message STARTUP, the connection is already initialized"))
@@ -121,7 +121,7 @@ func (registerEvents) String() string { return "register for events" }
 
 // perform implements action.
 func (registerEvents) perform(c *conn, e wire.Envelope) error {
-	body, err := c.plainBody(&e)
+	body, err := c.requestBody(&e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}

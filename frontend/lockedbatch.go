@@ -38,7 +38,7 @@ func (executeBatch) String() string { return "execute a batch under a lock" }
 
 // perform implements action.
 func (executeBatch) perform(c *conn, e wire.Envelope) error {
-	body, err := c.plainBody(&e)
+	body, err := c.requestBody(&e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}
@@ -70,7 +70,7 @@ func (c *conn) decideAgain(e wire.Envelope) error {
 	case verdict == relay.Forward:
 		c.up.Emit(e.Raw)
 		return nil
-	case verdict == relay.Hold:
+	case verdict == relay.Intercept:
 		return r.Perform(e)
 	}
 	return c.answer(e, &wire.Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: the schema has just changed: nothing was done, try again"})
@@ -95,7 +95,7 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 			cur.Value()
 			s.Values = append(s.Values, cur.Body[start:cur.At])
 		}
-		if s.plain == nil && len(s.Values) != s.Parsed.Markers {
+		if s.unlockedChild == nil && len(s.Values) != s.Parsed.Markers {
 			return b, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch: bind one value to each", s.Parsed.Markers, len(s.Values))
 		}
 		b.children = append(b.children, s)
@@ -107,7 +107,7 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 	if len(b.children) == 0 {
 		return b, nil
 	}
-	first := slices.IndexFunc(b.children, func(s lockStatement) bool { return s.plain == nil })
+	first := slices.IndexFunc(b.children, func(s lockStatement) bool { return s.unlockedChild == nil })
 	if first < 0 {
 		return b, mixedBatch()
 	}
@@ -119,7 +119,7 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 func (b *lockedBatch) run(inPlace bool) *wire.Failure {
 	for i := range b.children {
 		s := &b.children[i]
-		if s.plain != nil || b.conn.missingPermission(s.Table, b.permissions(s.Table)) == 0 {
+		if s.unlockedChild != nil || b.conn.missingPermission(s.Table, b.permissions(s.Table)) == 0 {
 			continue
 		}
 		rest := *b
@@ -137,7 +137,7 @@ func (b *lockedBatch) permissions(t *catalog.Table) permission {
 	}
 	need := permissionModify
 	for i := range b.children {
-		if b.children[i].Table == t && b.children[i].plain == nil {
+		if b.children[i].Table == t && b.children[i].unlockedChild == nil {
 			need |= b.children[i].permissions()
 		}
 	}
@@ -294,7 +294,7 @@ func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire
 		}
 	}
 	if plain && f == nil {
-		return lockStatement{plain: cur.Body[start:cur.At], names: names}, nil
+		return lockStatement{unlockedChild: cur.Body[start:cur.At], names: names}, nil
 	}
 	if f == nil && !s.IsWrite() {
 		f = wire.Invalid("MUSIC_REFUSED: a batch can hold only INSERT, UPDATE and DELETE: send the others by themselves")
@@ -310,8 +310,8 @@ func mixedBatch() *wire.Failure {
 // appendChild appends a statement of a batch in wire form: without its condition and lock clauses,
 // and with the stamp, if stamp returns one.
 func (s *lockStatement) appendChild(dst []byte, stamp statement.Stamps) []byte {
-	if s.plain != nil {
-		return appendValues(append(dst, s.plain...), s.Values)
+	if s.unlockedChild != nil {
+		return appendValues(append(dst, s.unlockedChild...), s.Values)
 	}
 	if s.prepared != nil && !s.Parsed.Conditional && !s.Timed() && stamp(&s.Statement) == 0 {
 		dst = append(dst, 1)
@@ -349,7 +349,7 @@ func appendValues(dst []byte, values [][]byte) []byte {
 func (b *lockedBatch) anew() *wire.Failure {
 	var all []lockStatement
 	for i := range b.children {
-		if b.children[i].plain != nil {
+		if b.children[i].unlockedChild != nil {
 			all = append(all, b.children[i])
 			continue
 		}

@@ -19,12 +19,12 @@ import (
 // request that are needed to carry it out.
 type lockStatement struct {
 	statement.Statement
-	prepared *preparedLockStatement // the prepared statement if it came by EXECUTE; else nil
-	simple   *simpleStatement       // what is known of that in the state Critical; nil if it is not simple
-	metadata []byte                 // the result metadata id that the EXECUTE had (v5)
-	names    [][2]string            // for plain: its tables
-	plain    []byte                 // for a BATCH's statement that needs no lock: kind, and text or id, in wire form
-	until    time.Time              // for a statement that has waited for its table: when it stops waiting
+	prepared      *preparedLockStatement // the prepared statement if it came by EXECUTE; else nil
+	simple        *simpleStatement       // what is known of that in the state Critical; nil if it is not simple
+	metadata      []byte                 // the result metadata id that the EXECUTE had (v5)
+	names         [][2]string            // for plain: its tables
+	unlockedChild []byte                 // for a BATCH's statement that needs no lock: kind, and text or id, in wire form
+	until         time.Time              // for a statement that has waited for its table: when it stops waiting
 }
 
 // fixTerms calls FixTerms. A rewritten statement is no longer the prepared one.
@@ -61,7 +61,7 @@ func (c *conn) decideLock(e wire.Envelope, r classify.Result, text, rest []byte)
 	if cur.Bad {
 		return c.unreadable(e, wire.ErrShort)
 	}
-	return held(&executeLock{s, p})
+	return intercepted(&executeLock{s, p})
 }
 
 // executeLock is the action that executes a lockStatement that came by QUERY.
@@ -106,9 +106,9 @@ func readLockStatement(r classify.Result, text []byte, execute bool) (s lockStat
 		if parsed.Lock.Kind == rewrite.NoTerm && !parsed.ForUpdate {
 			return s, true, nil
 		}
-		f = s.CheckFenced()
+		f = s.CheckUnderLock()
 	case rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Batch:
-		f = s.CheckFenced()
+		f = s.CheckUnderLock()
 	case rewrite.Truncate:
 		if s.Critical.Unlocked == catalog.Allow {
 			return s, true, nil
@@ -244,7 +244,7 @@ func (a *lockExecution) runEvaluated() *wire.Failure {
 		return f
 	}
 	if a.lock.SeveralKeys() {
-		return a.several()
+		return a.lockManyKeys()
 	}
 	return a.runOnKey()
 }
@@ -275,7 +275,7 @@ func (a *lockExecution) runOnKey() *wire.Failure {
 	if a.lock.Auto() {
 		return a.writeInOwnSection(k)
 	}
-	return a.conn.fence(a.envelope.Header, &a.lock, lockedRequest{key: k, ref: ref, parameters: a.parameters}, a.inPlace)
+	return a.conn.executeUnderLock(a.envelope.Header, &a.lock, lockedRequest{key: k, ref: ref, parameters: a.parameters}, a.inPlace)
 }
 
 // key returns the key that the statement names.
@@ -364,7 +364,7 @@ func (c *conn) executeSeveral(e wire.Envelope, a lockExecution) error {
 	b, f := a.message()
 	switch {
 	case f != nil:
-	case b.served() && slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil }):
+	case b.served() && slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.unlockedChild == nil }):
 		f = b.run(true)
 	default:
 		f = b.withoutLock(e).run()

@@ -20,7 +20,7 @@ func locksOrdinary(r classify.Result) bool {
 
 // decideOrdinary decides about LOCK and UNLOCK of a table that is not critical: they are refused.
 func decideOrdinary(r classify.Result) decision {
-	return held(&askTable{name: r.Name.Names(), failure: notCritical(r.Name)})
+	return intercepted(&askTable{name: r.Name.Names(), failure: notCritical(r.Name)})
 }
 
 // unlistedTable is the action for a request that writes or locks a table that is not in the schema
@@ -33,10 +33,10 @@ type unlistedTable struct {
 // on returns the decision about a request that writes or locks a table. d is the decision if the
 // table is in the schema as last read; unlisted is its keyspace and name if it is not, else nil.
 func (d decision) on(unlisted *[2]string) decision {
-	if unlisted == nil || d.verdict == relay.NeedWhole {
+	if unlisted == nil || d.route == relay.NeedWhole {
 		return d
 	}
-	return held(&unlistedTable{otherwise: d, askTable: askTable{name: *unlisted, failure: &wire.Failure{
+	return intercepted(&unlistedTable{otherwise: d, askTable: askTable{name: *unlisted, failure: &wire.Failure{
 		Code: primitive.ErrorCodeOverloaded,
 		Text: "MUSIC_UNAVAILABLE: " + strings.Join(unlisted[:], ".") + " has just been created: nothing was done, try again",
 	}}})
@@ -48,12 +48,12 @@ func (d decision) on(unlisted *[2]string) decision {
 func (c *conn) decideUnlisted(opcode primitive.OpCode, u *unlistedTable) decision {
 	if !c.caughtUp {
 		c.catchUp = true
-		return decision{verdict: relay.Alone}
+		return decision{route: relay.Defer}
 	}
-	if u.otherwise.verdict != relay.Forward || opcode == primitive.OpCodePrepare {
+	if u.otherwise.route != relay.Forward || opcode == primitive.OpCodePrepare {
 		return u.otherwise
 	}
-	return held(&u.askTable)
+	return intercepted(&u.askTable)
 }
 
 // unlistedOf returns the keyspace and name of one of the tables that is not in the schema as last
@@ -128,7 +128,7 @@ func (c *conn) isSyntaxError(e wire.Envelope) bool {
 	if e.OpCode != primitive.OpCodeError {
 		return false
 	}
-	body, flags, err := c.plainAnswer(e)
+	body, flags, err := c.responseBody(e)
 	if err != nil {
 		return false
 	}

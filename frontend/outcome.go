@@ -14,16 +14,16 @@ import (
 	"music/musiccore"
 )
 
-// performFenced processes Cassandra's answer to an operation under a lock: it reports the outcome
+// performUnderLock processes Cassandra's answer to an operation under a lock: it reports the outcome
 // to the core, and answers the client with what the core's verdict allows, at once or when the
 // verdict is known.
-func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
+func (c *conn) performUnderLock(e wire.Envelope, f *sentOperation) error {
 	o, err := c.outcome(e)
 	if err != nil {
 		c.abandonSent(f)
 		return err
 	}
-	if f.parts && o.what == musiccore.OutcomeRefused && !o.early {
+	if f.severalMutations && o.what == musiccore.OutcomeRefused && !o.early {
 		o.what = musiccore.OutcomeUnknown // one mutation was refused, but others may have been applied
 	}
 	c.noteRight(f, o)
@@ -34,7 +34,7 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 	}
 	if f.condition != nil {
 		c.streams.End(e.Stream)
-		if raw := c.answerFenced(e, f, o, verdict); raw != nil {
+		if raw := c.answerUnderLock(e, f, o, verdict); raw != nil {
 			c.down.Emit(raw)
 		}
 		return nil
@@ -52,7 +52,7 @@ func (c *conn) performFenced(e wire.Envelope, f *sentOperation) error {
 // answered, or for another client that waits for its turn.
 func (f *sentOperation) goesOn(o outcome) bool {
 	last := f.ticket.Kind == musiccore.Put && o.forgotten == nil
-	return f.condition != nil && (!last || f.alone == "")
+	return f.condition != nil && (!last || f.ownSectionType == "")
 }
 
 // endTickets reports the outcome of an operation to the core, for each of its keys. The verdict is
@@ -62,11 +62,11 @@ func (c *conn) endTickets(f *sentOperation, what musiccore.Outcome) (v musiccore
 	if f.condition != nil {
 		f.condition.group.close()
 	}
-	if v, wait = c.server.Locks.End(f.ticket, what); len(f.beside) == 0 {
+	if v, wait = c.server.Locks.End(f.ticket, what); len(f.otherTickets) == 0 {
 		return v, wait
 	}
 	verdicts, waits := []musiccore.Verdict{v}, []func() musiccore.Verdict{wait}
-	for _, t := range f.beside {
+	for _, t := range f.otherTickets {
 		v, wait := c.server.Locks.End(t, what)
 		verdicts, waits = append(verdicts, v), append(waits, wait)
 	}
@@ -107,7 +107,7 @@ func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdi
 		if wait != nil {
 			verdict = wait()
 		}
-		return c.answerFenced(e, f, o, verdict)
+		return c.answerUnderLock(e, f, o, verdict)
 	})
 }
 
@@ -123,9 +123,9 @@ func (c *conn) noteRight(f *sentOperation, o outcome) {
 	c.rights.note(right{f.table, what})
 }
 
-// answerFenced returns the client's answer, given the verdict; nil if the client is answered
+// answerUnderLock returns the client's answer, given the verdict; nil if the client is answered
 // otherwise, or later.
-func (c *conn) answerFenced(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) []byte {
+func (c *conn) answerUnderLock(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) []byte {
 	if f.condition != nil && o.forgotten != nil && c.sendAsText(f, o.forgotten) {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccor
 	if v == musiccore.VerdictLost {
 		c.auditFencedOff(f, f.ticket.Ref)
 	}
-	if f.alone != "" {
+	if f.ownSectionType != "" {
 		if fate := c.concludeAlone(f, o, v, e.OpCode == primitive.OpCodeError); fate != nil {
 			return c.errorInstead(e, fate), nil
 		}
@@ -212,7 +212,7 @@ const lateShare = 5
 // lateWarning returns a warning for a client whose lease had nearly ended, if its protocol has warnings.
 func (c *conn) lateWarning(f *sentOperation) []string {
 	t := f.ticket
-	if f.alone != "" || t.Left >= t.Lease/lateShare || c.version < byte(primitive.ProtocolVersion4) {
+	if f.ownSectionType != "" || t.Left >= t.Lease/lateShare || c.version < byte(primitive.ProtocolVersion4) {
 		return nil
 	}
 	ref := c.shownReference(f, t.Ref)
@@ -266,10 +266,10 @@ func (c *conn) concludeAlone(f *sentOperation, o outcome, v musiccore.Verdict, f
 	switch {
 	case v == musiccore.VerdictTell, o.what == musiccore.OutcomeRefused:
 		return nil
-	case v == musiccore.VerdictUncertain && o.what == musiccore.OutcomeUnknown && failed && (get || f.alone != primitive.WriteTypeCas):
+	case v == musiccore.VerdictUncertain && o.what == musiccore.OutcomeUnknown && failed && (get || f.ownSectionType != primitive.WriteTypeCas):
 		return nil
 	case !get:
-		return refusal.Uncertain(c.version, f.table, f.alone)
+		return refusal.Uncertain(c.version, f.table, f.ownSectionType)
 	case v == musiccore.VerdictLost:
 		return refusal.OfSection(musiccore.ErrLost, f.table)
 	}

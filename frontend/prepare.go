@@ -50,9 +50,9 @@ type reread struct {
 // that would be refused when executed may be prepared, since a PREPARE has no effect (docs/design.md 5).
 func (c *conn) decidePrepare(e wire.Envelope) decision {
 	if !e.Whole() {
-		return decision{verdict: relay.NeedWhole}
+		return decision{route: relay.NeedWhole}
 	}
-	body, err := c.plainBody(&e)
+	body, err := c.requestBody(&e)
 	if err != nil {
 		return c.unreadable(e, err)
 	}

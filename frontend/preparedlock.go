@@ -91,13 +91,13 @@ func (c *conn) decidePrepareLock(r classify.Result, text, rest []byte, own strin
 	s.Text, s.prepared = p.text, p
 	switch s.Parsed.Verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
-		return held(&describeLock{s})
+		return intercepted(&describeLock{s})
 	}
 	q := &preparing{preparedStatement: preparedStatement{kind: classify.Critical, lock: p}}
 	if s.PlainWrite() {
 		q.kind, q.names = classify.Writes, c.written(text, r, own)
 	}
-	return held(&prepareLocked{preparing: q, rest: rest})
+	return intercepted(&prepareLocked{preparing: q, rest: rest})
 }
 
 // prepareLocked is the action that has Cassandra prepare an operation under a lock, without its
@@ -315,9 +315,9 @@ func keyType(cql string) datatype.DataType {
 // decideExecuteLock decides about the EXECUTE of a lockStatement.
 func decideExecuteLock(e wire.Envelope, p *preparedStatement) decision {
 	if !e.Whole() {
-		return decision{verdict: relay.NeedWhole}
+		return decision{route: relay.NeedWhole}
 	}
-	return held(p.lock)
+	return intercepted(p.lock)
 }
 
 // String implements action.
@@ -329,7 +329,7 @@ func (p *preparedLockStatement) perform(c *conn, e wire.Envelope) error {
 	if f != nil {
 		return c.answer(e, f)
 	}
-	body, err := c.plainBody(&e)
+	body, err := c.requestBody(&e)
 	if err != nil {
 		return c.answerUnreadable(e, err)
 	}
@@ -385,7 +385,7 @@ func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 		return s, cannotLock(s.Table, critical)
 	}
 	if p.refused {
-		return s, s.CheckFenced()
+		return s, s.CheckUnderLock()
 	}
 	return s, nil
 }

@@ -12,7 +12,7 @@ import (
 // decideQuery decides about a QUERY by its text. If the statement is not on a critical table, only
 // the head of its text is read, and it is forwarded.
 func (c *conn) decideQuery(e *wire.Envelope) decision {
-	body, err := c.plainBody(e)
+	body, err := c.requestBody(e)
 	if err != nil {
 		return c.unreadable(*e, err)
 	}
@@ -52,7 +52,7 @@ func (c *conn) decideKind(e *wire.Envelope, r *classify.Result, text, rest []byt
 	switch r.Kind {
 	case classify.Local, classify.Peers:
 		if !e.Whole() {
-			return decision{verdict: relay.NeedWhole}
+			return decision{route: relay.NeedWhole}
 		}
 		t, failure := topology.Read(text, r.Name.Names()[1])
 		if failure != nil {
@@ -63,21 +63,21 @@ func (c *conn) decideKind(e *wire.Envelope, r *classify.Result, text, rest []byt
 		return watched(&watch{kind: watchKeyspace})
 	case classify.Schema:
 		if !e.Whole() {
-			return decision{verdict: relay.NeedWhole}
+			return decision{route: relay.NeedWhole}
 		}
 		if f := c.checkSchema(text, *r); f != nil {
 			return refused(f)
 		}
 		w := &watch{kind: watchSchema, change: changeOf(text, *r)}
 		if change, ok := c.makesCritical(text, *r); ok {
-			return held(&makeCritical{change, w})
+			return intercepted(&makeCritical{change, w})
 		}
 		return watched(w)
 	case classify.Refused:
 		return refused(r.Failure)
 	case classify.Critical:
 		if !e.Whole() {
-			return decision{verdict: relay.NeedWhole}
+			return decision{route: relay.NeedWhole}
 		}
 		return c.decideLock(*e, *r, text, rest)
 	}

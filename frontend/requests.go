@@ -70,33 +70,33 @@ func (r *requests) Decide(e *wire.Envelope) (relay.Decision, error) {
 		return relay.Forward, err
 	}
 	if c.afterUse && c.busy() {
-		return relay.Alone, nil
+		return relay.Defer, nil
 	}
 	c.afterUse = false
 	for {
 		version := c.server.Tables.Version()
 		d := c.decide(e)
 		if u, ok := d.action.(*unlistedTable); ok {
-			if d = c.decideUnlisted(e.OpCode, u); d.verdict == relay.Alone {
-				return relay.Alone, nil
+			if d = c.decideUnlisted(e.OpCode, u); d.route == relay.Defer {
+				return relay.Defer, nil
 			}
 		}
 		c.caughtUp = false
-		if d.verdict == relay.Hold && c.server.Tables.Version() != version {
+		if d.route == relay.Intercept && c.server.Tables.Version() != version {
 			continue // a table has changed: the decision may be based on two of its states
 		}
-		if d.verdict != relay.Forward {
+		if d.route != relay.Forward {
 			c.held, c.decidedAt = d.action, version
-			return d.verdict, nil
+			return d.route, nil
 		}
 		if d.watch != nil && d.watch.kind == watchKeyspace && c.busy() {
-			return relay.Alone, nil
+			return relay.Defer, nil
 		}
-		if err := c.owe(e.Stream, d.watch); err != nil {
+		if err := c.openStream(e.Stream, d.watch); err != nil {
 			return relay.Forward, err
 		}
 		if c.server.Tables.Version() == version {
-			c.note(&e.Header, d.watch)
+			c.watchAndCount(&e.Header, d.watch)
 			return relay.Forward, nil
 		}
 		c.streams.End(e.Stream) // a table may have become critical before Server.Outstanding could see the stream
@@ -129,15 +129,15 @@ func (r *requests) Await() error {
 // expect opens the stream of a request that is forwarded now, and has its answer watched; nil means
 // that it need not be. It fails if the stream is already open.
 func (c *conn) expect(e wire.Envelope, w *watch) error {
-	if err := c.owe(e.Stream, w); err != nil {
+	if err := c.openStream(e.Stream, w); err != nil {
 		return err
 	}
-	c.note(&e.Header, w)
+	c.watchAndCount(&e.Header, w)
 	return nil
 }
 
-// owe opens the stream of a request. It fails if the stream is already open.
-func (c *conn) owe(stream int16, w *watch) error {
+// openStream opens the stream of a request. It fails if the stream is already open.
+func (c *conn) openStream(stream int16, w *watch) error {
 	if !c.streams.Begin(stream, w != nil) {
 		return c.violation(stream, inUse(stream))
 	}
@@ -145,8 +145,8 @@ func (c *conn) owe(stream int16, w *watch) error {
 	return nil
 }
 
-// note stores the watch of a request's answer, and counts the request.
-func (c *conn) note(h *wire.Header, w *watch) {
+// watchAndCount stores the watch of a request's answer, and counts the request.
+func (c *conn) watchAndCount(h *wire.Header, w *watch) {
 	if w != nil {
 		c.watches.add(h.Stream, w)
 		c.afterUse = w.kind == watchKeyspace
@@ -182,7 +182,7 @@ func (c *conn) decide(e *wire.Envelope) decision {
 	case primitive.OpCodeAuthResponse:
 		return refused(loginOver())
 	case primitive.OpCodeRegister:
-		return held(registerEvents{})
+		return intercepted(registerEvents{})
 	case primitive.OpCodeStartup:
 		return refused(wire.ProtocolError("Unexpected message STARTUP, the connection is already initialized"))
 	}
@@ -271,7 +271,7 @@ func (c *conn) answerUnreadable(e wire.Envelope, err error) error {
 // is whole, refuse it.
 func (c *conn) unreadable(e wire.Envelope, err error) decision {
 	if !e.Whole() {
-		return decision{verdict: relay.NeedWhole}
+		return decision{route: relay.NeedWhole}
 	}
 	return refused(unreadable(e.OpCode, err))
 }
@@ -284,9 +284,9 @@ func unreadable(opcode primitive.OpCode, err error) *wire.Failure {
 // decision is what becomes of a request. The zero value forwards it as the bytes received. With
 // more than four words it would no longer be returned in registers.
 type decision struct {
-	verdict relay.Decision
-	watch   *watch // for relay.Forward: how its answer is watched; nil if it is not
-	action  action // for relay.Hold
+	route  relay.Decision
+	watch  *watch // for relay.Forward: how its answer is watched; nil if it is not
+	action action // for relay.Intercept
 }
 
 // action is what to do with a request that is held back.
@@ -297,21 +297,21 @@ type action interface {
 	String() string // for tests and logs
 }
 
-// held returns the decision to hold a request back for an action.
-func held(a action) decision { return decision{verdict: relay.Hold, action: a} }
+// intercepted returns the decision to hold a request back for an action.
+func intercepted(a action) decision { return decision{route: relay.Intercept, action: a} }
 
 // watched returns the decision to forward a request and to watch its answer.
 func watched(w *watch) decision { return decision{watch: w} }
 
 // refused returns the decision to answer a request with an error, without asking Cassandra.
-func refused(f *wire.Failure) decision { return held(refuse{f}) }
+func refused(f *wire.Failure) decision { return intercepted(refuse{f}) }
 
 // String returns the decision in a form for people to read.
 func (d decision) String() string {
 	if u, ok := d.action.(*unlistedTable); ok {
 		return fmt.Sprintf("%v (table %s.%s is not in the schema)", u.otherwise, u.name[0], u.name[1])
 	}
-	text := [...]string{relay.Forward: "forward", relay.NeedWhole: "need whole", relay.Hold: "hold", relay.Alone: "alone"}[d.verdict]
+	text := [...]string{relay.Forward: "forward", relay.NeedWhole: "need whole", relay.Intercept: "intercept", relay.Defer: "defer"}[d.route]
 	if d.watch != nil {
 		text += fmt.Sprintf(", watch the answer: %v", d.watch.kind)
 	}

@@ -44,7 +44,7 @@ func (c *conn) decideWatched(e wire.Envelope) (relay.Decision, error) {
 		return relay.NeedWhole, nil
 	}
 	if c.loggedIn.Load() || c.watches.peek(e.Stream).kind != watchLogin {
-		return relay.Hold, nil
+		return relay.Intercept, nil
 	}
 	c.login(e)
 	c.streams.End(e.Stream)
@@ -76,8 +76,8 @@ func (r *responses) Perform(e wire.Envelope) error {
 	if w.kind == watchSchema && e.OpCode == primitive.OpCodeResult {
 		return c.performSchema(e, w.change)
 	}
-	if w.kind == watchFenced {
-		return c.performFenced(e, w.sent)
+	if w.kind == watchUnderLock {
+		return c.performUnderLock(e, w.sent)
 	}
 	if w.kind == watchRights && c.grants(e, w.probe) {
 		c.streams.End(e.Stream)
@@ -164,7 +164,7 @@ func (c *conn) performSchema(e wire.Envelope, change SchemaChange) error {
 	return nil
 }
 
-// Await implements relay.Handler. It is never called, since Decide never returns relay.Alone.
+// Await implements relay.Handler. It is never called, since Decide never returns relay.Defer.
 func (r *responses) Await() error { return nil }
 
 // Flushed implements relay.Handler. It ends a sample whose answer has been written, and a draining
@@ -181,24 +181,24 @@ func (r *responses) Flushed() {
 type watchKind uint8
 
 const (
-	watchLogin    watchKind = iota + 1 // to follow the handshake: READY, AUTHENTICATE, AUTH_SUCCESS
-	watchPrepare                       // for the id of a prepared statement
-	watchKeyspace                      // for the keyspace that a USE has set
-	watchTopology                      // to translate addresses in rows of system.local, peers and peers_v2
-	watchSchema                        // to follow a schema change before the client has the answer
-	watchFenced                        // for the outcome of an operation under a lock
-	watchColumns                       // for the columns that a read would have
-	watchRights                        // for whether the client has a permission
-	watchUnserved                      // for a syntax error due to a lock clause
-	watchValues                        // for the values of terms that Cassandra evaluates
-	watchMade                          // for the id of a text that the proxy has made
+	watchLogin     watchKind = iota + 1 // to follow the handshake: READY, AUTHENTICATE, AUTH_SUCCESS
+	watchPrepare                        // for the id of a prepared statement
+	watchKeyspace                       // for the keyspace that a USE has set
+	watchTopology                       // to translate addresses in rows of system.local, peers and peers_v2
+	watchSchema                         // to follow a schema change before the client has the answer
+	watchUnderLock                      // for the outcome of an operation under a lock
+	watchColumns                        // for the columns that a read would have
+	watchRights                         // for whether the client has a permission
+	watchUnserved                       // for a syntax error due to a lock clause
+	watchValues                         // for the values of terms that Cassandra evaluates
+	watchMade                           // for the id of a text that the proxy has made
 )
 
 // String returns the reason in words.
 func (k watchKind) String() string {
 	return [...]string{
 		watchLogin: "login", watchPrepare: "prepared id", watchKeyspace: "USE", watchTopology: "topology", watchSchema: "schema change",
-		watchFenced: "operation under a lock", watchColumns: "columns of a read", watchRights: "permission", watchUnserved: "syntax", watchValues: "values",
+		watchUnderLock: "operation under a lock", watchColumns: "columns of a read", watchRights: "permission", watchUnserved: "syntax", watchValues: "values",
 		watchMade: "own prepared id",
 	}[k]
 }
@@ -208,7 +208,7 @@ type watch struct {
 	kind      watchKind
 	preparing *preparing                                 // watchPrepare
 	topology  *topology.Request                          // watchTopology
-	sent      *sentOperation                             // watchFenced
+	sent      *sentOperation                             // watchUnderLock
 	change    SchemaChange                               // watchSchema: the change if the answer does not name it
 	columns   func(wire.Envelope) (wire.Envelope, error) // watchColumns: returns the client's answer
 	probe     probe                                      // watchRights: the statement that was sent

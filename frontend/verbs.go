@@ -100,7 +100,7 @@ func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire
 	c, s := a.conn, &a.lock
 	st := s.Parsed
 	q := musiccore.Request{By: c.auditClient(), Ref: ref, NoWait: st.NoWait || st.SkipLocked, Closed: s.Critical.Closed}
-	if f := s.lockTerms(&q, c.server.Limits()); f != nil {
+	if f := s.readLockClauses(&q, c.server.Limits()); f != nil {
 		return q, f
 	}
 	q.AtOnce = st.Wait.Kind != rewrite.NoTerm && q.Wait == 0
@@ -121,8 +121,8 @@ func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire
 // longestWait returns how long an answer to the client may take before its driver gives up.
 func (c *conn) longestWait() time.Duration { return max(c.server.MaxWait, c.patience) }
 
-// lockTerms reads the clauses of LOCK.
-func (s *lockStatement) lockTerms(q *musiccore.Request, l *Limits) (f *wire.Failure) {
+// readLockClauses reads the clauses of LOCK.
+func (s *lockStatement) readLockClauses(q *musiccore.Request, l *Limits) (f *wire.Failure) {
 	st := s.Parsed
 	if q.Wait, f = s.Duration(st.Wait, "WAIT"); f != nil {
 		return f

@@ -140,7 +140,7 @@ func (c *conn) startConditional(x *conditionalWrite, onEmpty *lockedOperation) *
 				x.group.over()
 			}
 			for _, k := range append(all, &w.first) {
-				k.request.ref, k.sent.alone = w.ref, primitive.WriteTypeCas
+				k.request.ref, k.sent.ownSectionType = w.ref, primitive.WriteTypeCas
 			}
 		}
 		f := c.inOwnSection(w, x.first)
@@ -325,7 +325,7 @@ func (x *conditionalWrite) putSums(y *condition.Evaluation, unset bool) *wire.Fa
 // applied returns the answer to a conditional write that was done, in Cassandra's form: a row with
 // [applied], which is true (v4 spec section 4.2.5.2). e is the answer to the write, whose preamble it gets.
 func (c *conn) applied(e wire.Envelope, f *sentOperation) []byte {
-	body, flags, err := c.plainAnswer(e)
+	body, flags, err := c.responseBody(e)
 	cur := wire.Cursor{Body: body}
 	preamble := wire.ReadPreamble(&cur, flags)
 	if err != nil || cur.Bad {

@@ -28,7 +28,7 @@ func TestAbandonedReferencesArePassedTogether(t *testing.T) {
 		h.carryOut(asked)
 		for i := range OpID(waiters) {
 			if stay == 0 || i%(waiters/OpID(stay)) != 7 {
-				h.carryOut(h.core.Gone(h.now, 2+i))
+				h.carryOut(h.core.ClientGone(h.now, 2+i))
 			}
 		}
 		h.lwts = 0
@@ -87,8 +87,8 @@ func TestAnAbandonedReferenceThatIsBeingPassedIsNotRevived(t *testing.T) {
 	h, s := newHolder(t)
 	first, second := h.lock(Request{Wait: time.Minute}), h.lock(Request{Wait: time.Minute})
 	s.answerAll()
-	h.collect(h.core.Gone(h.time(), first))
-	h.collect(h.core.Gone(h.time(), second))
+	h.collect(h.core.ClientGone(h.time(), first))
+	h.collect(h.core.ClientGone(h.time(), second))
 	h.unlock(1)
 	id, release := commandOf[Apply](h)
 	h.reply(id, s.do(release))

@@ -265,7 +265,7 @@ func TestWaitersOutliveTheirBlock(t *testing.T) {
 	h, s := blockHeld(t)
 	op := h.lock(Request{Wait: time.Minute})
 	gone := h.lock(Request{Wait: time.Minute})
-	h.collect(h.core.Gone(h.time(), gone))
+	h.collect(h.core.ClientGone(h.time(), gone))
 	s.apply(Preempt(*s.row, 10, h.opts.Window, 0)) // though its session lives: the table is strict
 	h.collect(h.core.Strict(h.time(), h.table, true, h.session.ID()))
 	tk, _ := h.begin(2, Get)

@@ -160,10 +160,10 @@ func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
 	return v, c.takeEffects()
 }
 
-// Gone says that the client of a waiting operation went away: the operation gets no answer, and its
+// ClientGone says that the client of a waiting operation went away: the operation gets no answer, and its
 // entry in the queue is abandoned. Locks that the client holds stay, since they belong to no
 // connection.
-func (c *Core) Gone(now Now, op OpID) Effects {
+func (c *Core) ClientGone(now Now, op OpID) Effects {
 	w, waits := c.ops[op]
 	if waits {
 		delete(c.ops, op)
@@ -205,7 +205,7 @@ func (c *Core) Rejoin(now Now, s *Session) Effects {
 	w := &watch{c: c, id: old.id}
 	w.timer.who = w
 	c.watches[old.id] = w
-	if !c.Lent(now) { // else it is observed like any other: what it lent is good until it would be dead for others
+	if !c.HasLoansOut(now) { // else it is observed like any other: what it lent is good until it would be dead for others
 		w.declareDead(now)
 	}
 	c.self, c.sessionEnded = s, false

@@ -80,7 +80,7 @@ func (e *entry) due(now Now) {
 		k.queue.requeueFrom(e)
 	case e.ref == 0 && e.wait.op != 0 && now.Boot < e.deadline && now.Boot >= e.numberBy():
 		k.c.timers.set(&e.timer, e.deadline)
-	case e.phase == phaseHolding && e.ofTheDead(now):
+	case e.phase == phaseHolding && e.clientProxyDead(now):
 		k.expireLease(now)
 	case now.Boot < e.deadline:
 		k.c.timers.set(&e.timer, e.wake())

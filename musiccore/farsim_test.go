@@ -229,7 +229,7 @@ func (s *farSite) lockThere(at *farSite, q Request) (Answer, bool) {
 	op := s.last
 	q.Token = [16]byte{byte(s.n), byte(op), byte(op >> 8), byte(op >> 16)}
 	s.waits[op] = granted
-	s.core.WaitsElsewhere(op, s.key, q.Token)
+	s.core.AddRemoteWait(op, s.key, q.Token)
 	s.mu.Unlock()
 	sent := farTime()
 	go s.visit(at, func() {
@@ -239,7 +239,7 @@ func (s *farSite) lockThere(at *farSite, q Request) (Answer, bool) {
 		}
 		time.AfterFunc(s.to(at)/2, func() {
 			s.mu.Lock()
-			s.core.WaitedElsewhere(op, s.key, q.Token)
+			s.core.RemoveRemoteWait(op, s.key, q.Token)
 			delete(s.waits, op)
 			s.mu.Unlock()
 			if a.Ticket.OK() {
@@ -277,7 +277,7 @@ func (s *farSite) begin(at *farSite, ref LockRef, kind Kind) (tk Ticket, ok bool
 	for {
 		s.call(func() (fx Effects) {
 			s.last++
-			tk, fx = s.core.Borrowed(farTime(), s.last, s.key, ref, kind)
+			tk, fx = s.core.BorrowedTicket(farTime(), s.last, s.key, ref, kind)
 			return fx
 		})
 		if tk.OK() {

@@ -73,7 +73,7 @@ func TestC8AnAbandonedReferenceWaitsForItsTurn(t *testing.T) {
 	h.reply(id, sees(Row{Guard: 4, Head: 4, Queue: []Block{block(4, 1, 1, 77)}, Epoch: 50}))
 	id, _ = commandOf[Apply](h)
 	h.reply(id, Result{Status: StatusDone})
-	h.collect(h.core.Gone(h.time(), op))
+	h.collect(h.core.ClientGone(h.time(), op))
 	_, read := commandOf[ReadRow](h)
 	require.True(t, read.Quorum, "the head must be certain")
 	h.expectNoCommand()

@@ -206,9 +206,9 @@ func (c *Core) lentTime(now Now) time.Duration {
 	return time.Duration(float64(min(c.self.Left(now), c.opts.OpTimeout*4/5)) * (1 - 2*c.opts.Drift))
 }
 
-// Lent reports whether something that this session has lent may still be in use. Until that is over
+// HasLoansOut reports whether something that this session has lent may still be in use. Until that is over
 // the session must not be ended by EndedBeat, since nobody would wait for it.
-func (c *Core) Lent(now Now) bool {
+func (c *Core) HasLoansOut(now Now) bool {
 	return c.anyOut(now, func(lentOut) bool { return true })
 }
 
@@ -251,8 +251,8 @@ func (k *key) takesRemote(now Now) bool {
 // proxy: what it does has a long way.
 const farRetain = 3
 
-// short returns how long a holder may stay so that its section counts as short.
-func (e *entry) short() time.Duration {
+// shortLimit returns how long a holder may stay so that its section counts as short.
+func (e *entry) shortLimit() time.Duration {
 	d := e.k.c.opts.Retain
 	if e.place == PlaceBlock {
 		d *= farRetain
@@ -264,7 +264,7 @@ func (e *entry) short() time.Duration {
 }
 
 // plainAt returns when a holder in a block is made plain.
-func (e *entry) plainAt() time.Duration { return e.since + e.short() }
+func (e *entry) plainAt() time.Duration { return e.since + e.shortLimit() }
 
 // askElsewhere answers the unnumbered entries that can wait at another proxy: its session has the
 // last references of the queue, and hands them out in memory. There they cost no LWT, and no site
@@ -298,8 +298,8 @@ func (k *key) lastBlockElsewhere() (SessionID, bool) {
 	return last.Session, last.Retained && last.Session != k.c.self.id && !k.c.dead(last.Session) && k.c.now >= k.c.far.silent[last.Session]
 }
 
-// Silent says that the proxy of a session has not answered: no LOCK is sent there for a while.
-func (c *Core) Silent(now Now, s SessionID) Effects {
+// PeerSilent says that the proxy of a session has not answered: no LOCK is sent there for a while.
+func (c *Core) PeerSilent(now Now, s SessionID) Effects {
 	c.checkSession(now)
 	for id, until := range c.far.silent {
 		if now.Boot >= until {
@@ -310,9 +310,9 @@ func (c *Core) Silent(now Now, s SessionID) Effects {
 	return c.takeEffects()
 }
 
-// ofTheDead reports whether the holder's client was at the proxy of a session that is dead, and has not
+// clientProxyDead reports whether the holder's client was at the proxy of a session that is dead, and has not
 // come to another one since.
-func (e *entry) ofTheDead(now Now) bool {
+func (e *entry) clientProxyDead(now Now) bool {
 	if e.via == (SessionID{}) || e.k.term.ops.flight.loans > 0 {
 		return false
 	}

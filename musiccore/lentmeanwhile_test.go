@@ -66,7 +66,7 @@ func TestAGetInFlightIsToldBeforeARun(t *testing.T) {
 	token := [16]byte{1}
 	p.there[0] = p.lock(Request{Place: PlaceBlock, Via: session(2), Token: token, Wait: time.Minute})
 	p.here[0] = p.borrower.op()
-	p.borrower.core.WaitsElsewhere(p.here[0], p.key(), token)
+	p.borrower.core.AddRemoteWait(p.here[0], p.key(), token)
 	get, _ := p.begin(2, Get) // its page is on the way, through the lender
 	require.True(t, get.OK())
 	p.borrow(p.now)
@@ -94,7 +94,7 @@ func TestWhoWasReleasedInARunIsNotToldHeld(t *testing.T) {
 			token := [16]byte{1}
 			p.there[0] = p.lock(Request{Place: PlaceBlock, Via: session(2), Token: token, Wait: time.Minute})
 			p.here[0] = p.borrower.op()
-			p.borrower.core.WaitsElsewhere(p.here[0], p.key(), token)
+			p.borrower.core.AddRemoteWait(p.here[0], p.key(), token)
 			p.borrow(p.now)
 			_, passed := p.unlockHere(3)
 			require.True(t, passed, "the client is told RELEASED")

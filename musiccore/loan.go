@@ -112,9 +112,9 @@ func lentUntil(sent Now, valid time.Duration) deadline {
 	return deadline{boot: sent.Boot + valid, raw: sent.Raw + valid, wall: sent.Wall + Stamp(valid/time.Microsecond)}
 }
 
-// Borrowed returns a ticket of a loan for an operation under a reference of another session. It
+// BorrowedTicket returns a ticket of a loan for an operation under a reference of another session. It
 // returns none if the lender has to be asked: the loan that is here, if any, then ends.
-func (c *Core) Borrowed(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Effects) {
+func (c *Core) BorrowedTicket(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Effects) {
 	h := held{id, r}
 	l := c.far.borrowed[h]
 	if l == nil || !c.checkSession(now) {
@@ -212,14 +212,14 @@ func (l *loan) pass(now Now) bool {
 	return true
 }
 
-// WaitsElsewhere says that a LOCK with a token waits at another proxy. It is answered here if the lock is
+// AddRemoteWait says that a LOCK with a token waits at another proxy. It is answered here if the lock is
 // passed on to it, unless another LOCK with the token came after it.
-func (c *Core) WaitsElsewhere(op OpID, id Key, token [16]byte) {
+func (c *Core) AddRemoteWait(op OpID, id Key, token [16]byte) {
 	c.far.elsewhere[lockToken{id, token}] = op
 }
 
-// WaitedElsewhere says that a LOCK no longer waits at another proxy.
-func (c *Core) WaitedElsewhere(op OpID, id Key, token [16]byte) {
+// RemoveRemoteWait says that a LOCK no longer waits at another proxy.
+func (c *Core) RemoveRemoteWait(op OpID, id Key, token [16]byte) {
 	if c.far.elsewhere[lockToken{id, token}] == op {
 		delete(c.far.elsewhere, lockToken{id, token})
 	}

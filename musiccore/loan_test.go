@@ -50,7 +50,7 @@ func (p *pair) borrow(sent time.Duration) Ticket {
 
 // borrowed begins an operation under the loan.
 func (p *pair) borrowed(kind Kind) Ticket {
-	tk, fx := p.borrower.core.Borrowed(p.borrower.time(), p.borrower.op(), p.key(), p.ref, kind)
+	tk, fx := p.borrower.core.BorrowedTicket(p.borrower.time(), p.borrower.op(), p.key(), p.ref, kind)
 	p.borrower.collect(fx)
 	p.back = append(p.back, fx.Returns...)
 	return tk
@@ -197,7 +197,7 @@ func TestAProxyHasNotFollowedWhileSomethingIsLent(t *testing.T) {
 			require.True(t, p.core.LentBefore(p.time()))
 			p.end(loan, OutcomeAcked)
 			require.False(t, p.core.LentBefore(p.time()))
-			require.False(t, p.core.Lent(p.time()))
+			require.False(t, p.core.HasLoansOut(p.time()))
 		})
 	}
 }
@@ -233,11 +233,11 @@ func TestAChangeWaitsForALoanNoLongerThanItLasts(t *testing.T) {
 func TestRejoinWhileSomethingIsLent(t *testing.T) {
 	p := lent(t)
 	p.borrow(p.now)
-	require.True(t, p.core.Lent(p.time()))
+	require.True(t, p.core.HasLoansOut(p.time()))
 	p.collect(p.core.Rejoin(p.time(), NewSession(session(3), p.opts)))
 	require.False(t, p.core.dead(session(1)))
 	p.now += p.opts.OpTimeout
-	require.False(t, p.core.Lent(p.time()))
+	require.False(t, p.core.HasLoansOut(p.time()))
 }
 
 // A lock whose client was at a proxy that is dead is not waited for longer than that of a dead session.

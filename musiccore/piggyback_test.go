@@ -258,7 +258,7 @@ func TestAClientThatWentAwayIsNotGrantedTheLock(t *testing.T) {
 	h, s := blockHeld(t)
 	op := h.lock(Request{AtOnce: true})
 	id, _ := commandOf[Apply](h)
-	h.collect(h.core.Gone(h.time(), op))
+	h.collect(h.core.ClientGone(h.time(), op))
 	h.unlock(2)
 	s.enqueueOther(9)
 	h.reply(id, Result{Status: StatusRefused})

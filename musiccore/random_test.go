@@ -93,7 +93,7 @@ func (a *randomCalls) rare() {
 		a.strange()
 	case 5:
 		if len(a.ops) > 0 {
-			h.collect(h.core.Gone(h.time(), a.ops[0]))
+			h.collect(h.core.ClientGone(h.time(), a.ops[0]))
 			if _, answered := h.answers[a.ops[0]]; !answered {
 				h.answers[a.ops[0]] = Answer{} // an answer from now on is one too many
 			}

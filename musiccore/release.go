@@ -42,7 +42,7 @@ func (k *key) closeTerm(now Now, how State) {
 	if t.block != nil {
 		t.block.keepUntil = now.Boot + k.c.opts.Retain
 	}
-	k.blocks.noteSectionLength(now.Boot-t.holder.since, t.holder.short(), how)
+	k.blocks.noteSectionLength(now.Boot-t.holder.since, t.holder.shortLimit(), how)
 	t.holder.end(how)
 	waiting := t.ops.waiting
 	t.ops.waiting = nil
@@ -85,7 +85,7 @@ func (k *key) release(now Now) {
 		t.block.plain = true
 	}
 	held := Row{Guard: k.view.row.Guard, Head: next - 1, Epoch: t.window.epoch}
-	l := lwt{purpose: purposeRelease, swap: Release(held, used, dirty, now.Clk).leaving(unfenced)}
+	l := lwt{purpose: purposeRelease, swap: Release(held, used, dirty, now.Clk).withUnfenced(unfenced)}
 	if !t.noPiggyback && next > t.lastRef {
 		k.piggybackEnqueues(now, &l)
 	}
@@ -139,7 +139,7 @@ func (k *key) releaseAbandoned(now Now) {
 		return
 	}
 	r.Head = k.queue.abandonedRun(r)
-	k.startLWT(now, lwt{purpose: purposeReleaseAbandoned, swap: Release(r, 2, r.DirtySince(k.table.closed), now.Clk).leaving(r.UnfencedSince(k.table.closed))})
+	k.startLWT(now, lwt{purpose: purposeReleaseAbandoned, swap: Release(r, 2, r.DirtySince(k.table.closed), now.Clk).withUnfenced(r.UnfencedSince(k.table.closed))})
 }
 
 // abandonedRun returns the last of the consecutive abandoned references from the head on: one LWT

@@ -81,7 +81,7 @@ func TestC6AbandonedDirtyHeadStaysDirty(t *testing.T) {
 		id, _ := commandOf[ReadRow](h)
 		base := t0 * 2
 		h.reply(id, sees(Row{Guard: 3, Head: 4, Epoch: base, Dirty: dirty}))
-		h.collect(h.core.Gone(h.time(), op))
+		h.collect(h.core.ClientGone(h.time(), op))
 		id, a := commandOf[Apply](h)
 		h.reply(id, Result{Status: StatusDone})
 		granted := a.Swap.Set.Row.Epoch

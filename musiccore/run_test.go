@@ -26,7 +26,7 @@ func lentRun(t *testing.T) *runOut {
 		token := [16]byte{byte(i + 1)}
 		p.there[i] = p.lock(Request{Place: PlaceBlock, Via: session(2), Token: token, Wait: time.Minute})
 		p.here[i] = p.borrower.op()
-		p.borrower.core.WaitsElsewhere(p.here[i], p.key(), token)
+		p.borrower.core.AddRemoteWait(p.here[i], p.key(), token)
 	}
 	p.borrow(p.now)
 	return p
@@ -188,7 +188,7 @@ func TestAnOperationIsCancelledDuringARun(t *testing.T) {
 	_, passed := p.unlockHere(2)
 	require.True(t, passed)
 	_, op := p.begin(3, Put)
-	p.collect(p.core.Gone(p.time(), op))
+	p.collect(p.core.ClientGone(p.time(), op))
 	p.end(p.calledBack(3).Returns[0].Ticket, OutcomeAcked)
 	p.expectWaiting(op)
 	require.Zero(t, p.term().ops.flight.ops)
@@ -205,7 +205,7 @@ func TestWhoWasPassedTheLockHasIt(t *testing.T) {
 			p.ref = 3
 			put := p.borrowed(Put)
 			if what == "its LOCK was cancelled" {
-				p.collect(p.core.Gone(p.time(), p.there[0]))
+				p.collect(p.core.ClientGone(p.time(), p.there[0]))
 			}
 			_, fx := p.borrower.core.End(p.borrower.time(), put, OutcomeUnknown)
 			p.end(fx.Returns[0].Ticket, fx.Returns[0].Outcome)
@@ -256,7 +256,7 @@ func TestWhatIsNotPassedOn(t *testing.T) {
 				p.section(2)
 			}
 		},
-		"the client is gone": func(p *runOut) { p.borrower.core.WaitedElsewhere(p.here[0], p.key(), [16]byte{1}) },
+		"the client is gone": func(p *runOut) { p.borrower.core.RemoveRemoteWait(p.here[0], p.key(), [16]byte{1}) },
 		"the loan was called back": func(p *runOut) {
 			p.calledBack(2)
 		},

@@ -238,7 +238,7 @@ func (l script) move() error {
 func (l script) gone() error {
 	c, err := l.client()
 	if err == nil {
-		c.at.take(c.at.core.Gone(c.at.time(), c.op))
+		c.at.take(c.at.core.ClientGone(c.at.time(), c.op))
 		c.op = 0
 	}
 	return err

@@ -20,7 +20,7 @@ func (c *Core) checkSession(now Now) bool {
 		c.sessionEnded = true
 		c.loseLoans()
 		for _, k := range c.sorted() {
-			k.bury(now, ErrNoSession)
+			k.dropKey(now, ErrNoSession)
 		}
 	}
 	return false
@@ -137,10 +137,10 @@ func (k *key) blocksDissolved() {
 	}
 }
 
-// bury ends everything of a key without another command: the session is dead, or the table gone,
+// dropKey ends everything of a key without another command: the session is dead, or the table gone,
 // and others clean up by the fences. References may go on elsewhere: nobody is told that one is
 // lost.
-func (k *key) bury(now Now, err error) {
+func (k *key) dropKey(now Now, err error) {
 	if k.term != nil {
 		k.loseTerm(now)
 	}

@@ -122,7 +122,7 @@ func (c *client) lock() {
 	c.after(x.slow(), func() {
 		if _, waits := p.waits[op]; waits {
 			delete(p.waits, op)
-			p.take(p.core.Gone(p.time(), op))
+			p.take(p.core.ClientGone(p.time(), op))
 			c.again()
 		}
 	})

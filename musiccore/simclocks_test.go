@@ -72,7 +72,7 @@ func (p *proxy) valid() bool {
 func (p *proxy) beat() {
 	if p.session.Dead() || !p.session.notPassed(p.time()) {
 		p.s.met(sessionDied)
-		p.s.metIf(p.core.Lent(p.time()), rejoinedLent)
+		p.s.metIf(p.core.HasLoansOut(p.time()), rejoinedLent)
 		p.newSession()
 		p.take(p.core.Rejoin(p.time(), p.session))
 		p.take(p.core.Strict(p.time(), [16]byte{}, p.s.strict, p.session.ID()))

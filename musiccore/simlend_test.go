@@ -79,7 +79,7 @@ func (p *proxy) borrow(sent Now, tk Ticket) { p.take(p.core.Borrow(p.time(), sen
 // borrowed returns a ticket of a loan, if there is one.
 func (p *proxy) borrowed(k Key, r LockRef, kind Kind) (Ticket, bool) {
 	p.lastOp++
-	tk, fx := p.core.Borrowed(p.time(), p.lastOp, k, r, kind)
+	tk, fx := p.core.BorrowedTicket(p.time(), p.lastOp, k, r, kind)
 	if tk.OK() {
 		p.s.check.loanUsed(p, tk)
 	}
@@ -170,7 +170,7 @@ func (p *proxy) placeThere(x *chance, k Key, q Request, to SessionID, then func(
 		q.Token = [16]byte{byte(p.s.tokens), byte(p.s.tokens >> 8), 1}
 	}
 	op := p.op(k, 0, func(a Answer) { then(to, a) })
-	p.core.WaitsElsewhere(op, k, q.Token)
+	p.core.AddRemoteWait(op, k, q.Token)
 	p.far(x, to, func(y *proxy, answer func(Answer)) {
 		q.Via = p.core.Borrower(p.time())
 		op := y.op(k, 0, func(a Answer) {
@@ -191,7 +191,7 @@ func (p *proxy) placeThere(x *chance, k Key, q Request, to SessionID, then func(
 		p.s.metIf(errors.Is(a.Err, ErrNoBlock), notElsewhere)
 		p.s.metIf(a.Err == nil && a.Grant.State == StateHeld, waitedElsewhere)
 		_, waited := p.waits[op]
-		p.core.WaitedElsewhere(op, k, q.Token)
+		p.core.RemoveRemoteWait(op, k, q.Token)
 		if tk := a.Ticket; tk.Lent != nil {
 			p.borrow(sent, tk)
 		}

@@ -215,7 +215,7 @@ func (p *proxy) crash() {
 // (docs/protocol.md 3.19, Shutdown).
 func (p *proxy) shutDown(latest time.Duration) {
 	p.after(20*time.Millisecond, func() {
-		lent := p.core.Lent(p.time())
+		lent := p.core.HasLoansOut(p.time())
 		p.s.metIf(lent && p.s.now >= latest, drainedLent)
 		if lent || (!p.core.Quiet() && p.s.now < latest) {
 			p.shutDown(latest)

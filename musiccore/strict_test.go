@@ -151,7 +151,7 @@ func TestStrictVerdictComesInTime(t *testing.T) {
 func TestStrictVerdictOfAClientThatIsGone(t *testing.T) {
 	h, s := heldStrict(t)
 	put := h.pendingOp(Put)
-	h.collect(h.core.Gone(h.time(), put))
+	h.collect(h.core.ClientGone(h.time(), put))
 	s.answerAll()
 	h.expectWaiting(put)
 	require.Zero(t, h.term().ops.flight.ops, "still in flight")

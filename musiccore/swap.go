@@ -70,8 +70,8 @@ func Release(r Row, used Stamp, dirty bool, clk Stamp) Swap {
 	return termSwap(r, Row{Epoch: max(r.Epoch+used, clk), Head: r.endOfBlock(r.Head) + 1, Dirty: dirty})
 }
 
-// leaving returns a Release that leaves a dirty row unfenced, or not.
-func (s Swap) leaving(unfenced bool) Swap {
+// withUnfenced returns a Release that leaves a dirty row unfenced, or not.
+func (s Swap) withUnfenced(unfenced bool) Swap {
 	s.Set.Row.Unfenced = unfenced
 	return s
 }

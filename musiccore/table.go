@@ -131,7 +131,7 @@ func (c *Core) Dropped(now Now, table [16]byte) Effects {
 func (c *Core) lose(now Now, table [16]byte) {
 	c.idle.forget(table)
 	c.closeLoans(table)
-	c.each(table, func(k *key) { k.bury(now, ErrUnavailable) })
+	c.each(table, func(k *key) { k.dropKey(now, ErrUnavailable) })
 }
 
 // Strict sets whether operations of a table are checked against the lock row instead of the clock

@@ -264,7 +264,7 @@ func TestAnAdoptedReferenceWhoseClientGoesAwayIsReleased(t *testing.T) {
 	op := h.lock(Request{Ref: 1})
 	h.runFor(s, 100*time.Millisecond)
 	h.expectWaiting(op)
-	h.collect(h.core.Gone(h.time(), op))
+	h.collect(h.core.ClientGone(h.time(), op))
 	h.clkOff = false
 	h.runFor(s, 100*time.Millisecond)
 	require.EqualValues(t, 2, s.row.Head)
@@ -309,7 +309,7 @@ func TestAnOperationWaitsForATakeoverInItsTime(t *testing.T) {
 	_, first := h.begin(1, Put)
 	h.runFor(s, time.Second)
 	_, gone := h.begin(1, Get)
-	h.collect(h.core.Gone(h.time(), gone))
+	h.collect(h.core.ClientGone(h.time(), gone))
 	h.runFor(s, h.opts.OpTimeout)
 	h.expectError(first, ErrSynchronising)
 	h.expectWaiting(gone)

@@ -80,7 +80,7 @@ func TestBeginWaitsAtMostItsTime(t *testing.T) {
 // A waiting operation whose client has gone gets no ticket.
 func TestBeginWhoseClientIsGone(t *testing.T) {
 	h, s, op := newFirstPut(t)
-	h.collect(h.core.Gone(h.time(), op))
+	h.collect(h.core.ClientGone(h.time(), op))
 	s.answerAll()
 	h.expectWaiting(op)
 	require.Empty(t, h.term().ops.waiting, "a ticket for nobody")

@@ -20,13 +20,13 @@ import (
 type dataTable struct {
 	keyspace, name string
 	catalog.Critical
-	definition    string          // all columns with their types, to detect changes
-	hidden        musiccore.Stamp // the highest stamp that is hidden by a column that was dropped and is back; 0 if there is none
-	named         bool            // it is critical only by a pattern of the configuration
-	stored        storedTable     // its row in music.tables
-	ignored       string          // settings of the comment that are ignored while there are lock rows
-	centreSession *gocql.Session  // for scope=local: a session with the nodes of Settings.Centre only
-	near          bool            // there are several data centres, and all have replicas of its lock rows
+	definition     string          // all columns with their types, to detect changes
+	hidden         musiccore.Stamp // the highest stamp that is hidden by a column that was dropped and is back; 0 if there is none
+	named          bool            // it is critical only by a pattern of the configuration
+	stored         storedTable     // its row in music.tables
+	ignored        string          // settings of the comment that are ignored while there are lock rows
+	centreSession  *gocql.Session  // for scope=local: a session with the nodes of Settings.Centre only
+	severalCentres bool            // there are several data centres, and all have replicas of its lock rows
 
 	texts   [ifBase + 1]string         // the texts of the LWTs and the read
 	counted atomic.Pointer[generation] // the generation of its references; nil until it is known

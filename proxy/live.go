@@ -16,15 +16,15 @@ func (p *process) follow(ctx context.Context, reloads <-chan config.Config) {
 	for {
 		select {
 		case cfg := <-reloads:
-			p.takeOver(cfg)
+			p.applySettings(cfg)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// takeOver applies those settings of cfg that a running proxy can change.
-func (p *process) takeOver(cfg config.Config) {
+// applySettings applies those settings of cfg that a running proxy can change.
+func (p *process) applySettings(cfg config.Config) {
 	limits := limitsOf(cfg.Limits)
 	p.limits.Store(&limits)
 	p.critical.widen(cfg.Music)

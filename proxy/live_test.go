@@ -28,7 +28,7 @@ func TestConfigurationsAreTakenOver(t *testing.T) {
 		reloads, cfg := make(chan config.Config), config.Default()
 		p := new(process)
 		cfg.Music.Critical = []string{"bank.accounts"}
-		p.takeOver(cfg)
+		p.applySettings(cfg)
 		require.True(t, p.critical.grown.Swap(false))
 		p.running.Go(func() { p.follow(ctx, reloads) })
 

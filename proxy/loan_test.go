@@ -69,9 +69,9 @@ func TestAClientGoesWhileItsGrantIsOnTheWay(t *testing.T) {
 	require.NoError(t, a.unlock(k, before).Err)
 	between.arrived(sent)
 	gone()
+	require.ErrorIs(t, (<-waits).Err, errGone)
 	between.letGo()
 	soon(t, "the next one", func() { assert.Equal(t, before+2, (<-next).Grant.Ref) })
-	require.ErrorIs(t, (<-waits).Err, errGone)
 }
 
 // A client with a token may come back for a grant of which it did not hear: nobody releases that.
@@ -88,8 +88,8 @@ func TestAClientComesBackForItsGrant(t *testing.T) {
 	require.NoError(t, a.unlock(k, before).Err)
 	between.arrived(sent)
 	leave()
-	between.letGo()
 	require.ErrorIs(t, (<-gone).Err, errGone)
+	between.letGo()
 	require.Eventually(t, func() bool { return len(b.places) == 0 }, 20*time.Second, time.Millisecond)
 	answer := a.lock(k, lock)
 	require.NoError(t, answer.Err)
@@ -288,7 +288,7 @@ func TestALockThatMovesWaitsNoLonger(t *testing.T) {
 	k := handingOut(t, a)
 	a.held(k)
 	answers := make(chan musiccore.Answer, 1)
-	w := b.waits(k, musiccore.Request{Wait: 20 * time.Second}, func(a musiccore.Answer) { answers <- a })
+	w := b.newWaitingLock(k, musiccore.Request{Wait: 20 * time.Second}, func(a musiccore.Answer) { answers <- a })
 	w.begun -= 20*time.Second - inTime/3
 	soon(t, "the answer", func() {
 		w.answered(musiccore.Answer{Err: &musiccore.ElsewhereError{Session: a.life.id()}})

@@ -108,7 +108,7 @@ func (l *locks) beginHere(k musiccore.Key, r musiccore.LockRef, kind musiccore.K
 	a, ok := s.begin(op, refKey{k, r}, kind, lendTo)
 	if !ok {
 		s.waiting[op] = func(a musiccore.Answer) {
-			s.fenced(a.Err)
+			s.countLost(a.Err)
 			done(a)
 		}
 	}
@@ -120,15 +120,15 @@ func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.A
 	if q.Ref != 0 {
 		return l.lockAfter(k, q, done)
 	}
-	q.Behind = q.Once != 0 && l.isFar(k)
+	q.Behind = q.Once != 0 && l.inSeveralCentres(k)
 	if len(k.PK) > ownerKeyBytes {
 		q.Place = musiccore.PlaceHere // who has its references is not remembered, so a loan would not be found
 	}
-	var w *waiting // not made before it is needed: most are answered at once
+	var w *waitingLock // not made before it is needed: most are answered at once
 	ask := q
 	s, op := l.of(k), l.nextOp()
 	a, ok := s.enter(shardOp{op: op, refKey: refKey{key: k}, counted: true}, func() func(musiccore.Answer) {
-		w = l.waits(k, ask, done)
+		w = l.newWaitingLock(k, ask, done)
 		return w.answered
 	}, func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Lock(now, op, k, ask) })
 	switch {
@@ -138,7 +138,7 @@ func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.A
 			s.gone(op)
 		}
 	case errors.Is(a.Err, musiccore.ErrElsewhere):
-		first, waits := a, l.waits(k, ask, done)
+		first, waits := a, l.newWaitingLock(k, ask, done)
 		s.running.Go(func() { waits.answered(first) })
 		return musiccore.Answer{}, waits.cancel
 	}
@@ -146,11 +146,11 @@ func (l *locks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.A
 	return a, nil
 }
 
-// isFar reports whether the replicas of a key's lock row are in several data centres. There the check
+// inSeveralCentres reports whether the replicas of a key's lock row are in several data centres. There the check
 // of a statement costs its client more than a Release, which comes behind the answer.
-func (l *locks) isFar(k musiccore.Key) bool {
+func (l *locks) inSeveralCentres(k musiccore.Key) bool {
 	t := l.tables.table(k.Table)
-	return t != nil && t.near
+	return t != nil && t.severalCentres
 }
 
 // lockAfter is Lock with a given reference, which may be another proxy's.
@@ -197,7 +197,7 @@ func (l *locks) Begin(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind,
 		return a, true
 	}
 	follow := func(a musiccore.Answer) {
-		s.fenced(a.Err)
+		s.countLost(a.Err)
 		done(l.beginThere(k, r, kind, a))
 	}
 	if ok {
@@ -262,11 +262,11 @@ func (l *locks) each(event func(*musiccore.Core, musiccore.Now) musiccore.Effect
 	}
 }
 
-// lent reports whether something that this proxy has lent may still be in use, see Core.Lent.
-func (l *locks) lent() bool {
+// hasLoansOut reports whether something that this proxy has lent may still be in use, see Core.HasLoansOut.
+func (l *locks) hasLoansOut() bool {
 	for _, s := range l.shards {
 		s.mu.Lock()
-		lent := s.core.Lent(s.now())
+		lent := s.core.HasLoansOut(s.now())
 		s.mu.Unlock()
 		if lent {
 			return true
@@ -285,7 +285,7 @@ func (l *locks) quiet() bool {
 			return false
 		}
 	}
-	return !l.lent()
+	return !l.hasLoansOut()
 }
 
 // close blocks until everything that was started has ended. The context of newLocks must have

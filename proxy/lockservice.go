@@ -181,7 +181,7 @@ func (s *lockService) stop(deadline time.Time) {
 	within(shutdownGrace, s.background.Wait)
 	ending, ended := context.WithTimeout(context.Background(), max(shutdownGrace, time.Until(deadline)))
 	defer ended()
-	if !s.locks.lent() { // else others wait for the session lease: what was lent rests on it
+	if !s.locks.hasLoansOut() { // else others wait for the session lease: what was lent rests on it
 		s.heartbeat.end(ending)
 	}
 	s.abandon()

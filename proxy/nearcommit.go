@@ -101,7 +101,7 @@ func (r *schemaReader) findReplicas(ctx context.Context, tables []*dataTable, co
 	}
 	for _, t := range tables {
 		kept := !t.Made || companions[t.companionName()].grace >= nearGrace
-		t.near = !t.Settings.Local && kept && everywhere[t.keyspace]
+		t.severalCentres = !t.Settings.Local && kept && everywhere[t.keyspace]
 	}
 }
 

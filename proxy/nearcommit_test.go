@@ -19,7 +19,7 @@ func TestNearCommits(t *testing.T) {
 		core, table, cluster, local := i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0
 		t.Run(fmt.Sprintf("core %t, table %t, cluster %t, local %t", core, table, cluster, local), func(t *testing.T) {
 			n, x, k := playExecutor(t, local, nil)
-			x.tables.table(k.Table).near = table && !local
+			x.tables.table(k.Table).severalCentres = table && !local
 			x.near = &nearCommits{}
 			x.near.allowed.Store(cluster)
 			near := core && table && cluster && !local

@@ -42,7 +42,7 @@ func Run(ctx context.Context, cfg config.Config, logs Logs, reloads <-chan confi
 	stats, log := &traffic.Stats{}, logs.Log
 	p := &process{cfg: cfg, log: log, auditLog: logs.Audit, registry: newRegistry(stats)}
 	p.registry.MustRegister(beside...)
-	p.takeOver(cfg)
+	p.applySettings(cfg)
 	checkFiles(cfg.Limits.MaxConnections, log)
 	health, err := listenHealth(ctx, cfg.Listen, log)
 	if err != nil {

@@ -189,7 +189,7 @@ func (s *shard) gone(op musiccore.OpID) {
 	if done != nil {
 		delete(s.waiting, op)
 		now := s.now()
-		s.carryOut(now, s.core.Gone(now, op))
+		s.carryOut(now, s.core.ClientGone(now, op))
 	}
 	s.unlock()
 	if done != nil {
@@ -317,9 +317,9 @@ func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind, lendTo m
 	return a, ok
 }
 
-// fenced counts an operation that was refused because its lock is lost, unless the client has
+// countLost counts an operation that was refused because its lock is lost, unless the client has
 // released the lock.
-func (s *shard) fenced(err error) {
+func (s *shard) countLost(err error) {
 	if errors.Is(err, musiccore.ErrLost) && !errors.Is(err, musiccore.ErrReleased) {
 		s.metrics.fencedOff.Inc()
 	}

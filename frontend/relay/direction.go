@@ -22,15 +22,15 @@ var errOverlong = fmt.Errorf("segment longer than its envelope: %w", ErrMalforme
 // Run; an error of theirs ends Run.
 type Handler interface {
 	// Decide decides what becomes of an envelope. It is called with the part that has arrived and,
-	// after NeedWhole or a Hold of a part, again with the whole. It must neither change nor keep e
+	// after NeedWhole or an Intercept of a part, again with the whole. It must neither change nor keep e
 	// and e.Raw. It takes a pointer because copying an Envelope is slow.
 	Decide(e *wire.Envelope) (Decision, error)
-	// Perform processes a whole envelope for which Decide returned Hold. It may Emit others in its
+	// Perform processes a whole envelope for which Decide returned Intercept. It may Emit others in its
 	// place, and must not keep e.Raw.
 	Perform(e wire.Envelope) error
 	// Flushed is called when everything decided so far has been written.
 	Flushed()
-	// Await blocks until an envelope for which Decide returned Alone can be decided about.
+	// Await blocks until an envelope for which Decide returned Defer can be decided about.
 	Await() error
 }
 
@@ -43,10 +43,10 @@ const (
 	// NeedWhole has Decide called again with the whole envelope: the part that has arrived is not
 	// enough to decide.
 	NeedWhole
-	// Hold keeps the envelope back and has it passed to Perform.
-	Hold
-	// Alone has everything before the envelope written and, after Await, Decide called again.
-	Alone
+	// Intercept keeps the envelope back and has it passed to Perform.
+	Intercept
+	// Defer has everything before the envelope written and, after Await, Decide called again.
+	Defer
 )
 
 // Direction carries envelopes from one socket to the other. Forwarded envelopes stay in the read
@@ -61,9 +61,9 @@ type Direction struct {
 	handler Handler
 	framing *Framing
 
-	start int    // the run that is not yet written is In.buf[start:In.r]
-	put   []byte // bytes to write before the run, in a buffer of the pool; nil if there are none
-	left  int    // how many bytes of the envelope being forwarded are still to arrive
+	start   int    // the run that is not yet written is In.buf[start:In.r]
+	pending []byte // bytes to write before the run, in a buffer of the pool; nil if there are none
+	left    int    // how many bytes of the envelope being forwarded are still to arrive
 
 	at wire.Envelope // the envelope being decided about; empty between two rounds of Run
 
@@ -82,8 +82,8 @@ type arrivals struct {
 
 // replies are the answers that a direction sends back to the peer that it reads from.
 type replies struct {
-	Back *Outbound // where Reply writes; must be set before Run
-	told []byte    // replies not yet written, in a buffer of the pool; nil if there are none
+	Back   *Outbound // where Reply writes; must be set before Run
+	unsent []byte    // replies not yet written, in a buffer of the pool; nil if there are none
 }
 
 // gathering is an envelope of v5 that must be decided about as a whole.
@@ -169,8 +169,8 @@ func (d *Direction) Late(limit time.Duration) bool {
 // close the sockets.
 func (d *Direction) Close() {
 	if d.In != nil {
-		d.clearPut()
-		d.clearTold()
+		d.clearPending()
+		d.clearUnsent()
 		d.In.close()
 	}
 	d.gathered.clear()
@@ -212,7 +212,7 @@ func (d *Direction) takeEnvelope() (size, want int, err error) {
 	case !e.Whole():
 		return 0, e.Size(), nil
 	}
-	d.keep()
+	d.setRunAside()
 	err = d.handler.Perform(*e)
 	d.ended++
 	d.drop(len(e.Raw))
@@ -226,26 +226,26 @@ func (d *Direction) envelope(b []byte) *wire.Envelope {
 	return &d.at
 }
 
-// decide returns the handler's decision about an envelope. It blocks while that is Alone.
+// decide returns the handler's decision about an envelope. It blocks while that is Defer.
 func (d *Direction) decide(e *wire.Envelope) (Decision, error) {
 	v, err := d.handler.Decide(e)
-	if v == Alone && err == nil {
-		return d.decideAlone(e)
+	if v == Defer && err == nil {
+		return d.decideDeferred(e)
 	}
 	return v, err
 }
 
-// decideAlone writes everything that comes before e, and repeats Await and Decide until the
-// decision is another than Alone.
-func (d *Direction) decideAlone(e *wire.Envelope) (Decision, error) {
+// decideDeferred writes everything that comes before e, and repeats Await and Decide until the
+// decision is another than Defer.
+func (d *Direction) decideDeferred(e *wire.Envelope) (Decision, error) {
 	for {
 		if err := d.Flush(); err != nil {
-			return Hold, err
+			return Intercept, err
 		}
 		if err := d.handler.Await(); err != nil {
-			return Hold, err
+			return Intercept, err
 		}
-		if v, err := d.handler.Decide(e); v != Alone || err != nil {
+		if v, err := d.handler.Decide(e); v != Defer || err != nil {
 			return v, err
 		}
 	}
@@ -263,83 +263,83 @@ func (d *Direction) pass(b []byte) int {
 	return n
 }
 
-// drop consumes n bytes that are not forwarded. keep must have been called before.
+// drop consumes n bytes that are not forwarded. setRunAside must have been called before.
 func (d *Direction) drop(n int) {
 	d.In.r += n
 	d.start = d.In.r
 }
 
-// keep copies the run to put, so that other bytes than the next in the read buffer can follow it.
-func (d *Direction) keep() {
+// setRunAside copies the run to pending, so that other bytes than the next in the read buffer can follow it.
+func (d *Direction) setRunAside() {
 	if run := d.In.buf[d.start:d.In.r]; len(run) > 0 {
-		d.put = append(d.set(), run...)
+		d.pending = append(d.pendingBuffer(), run...)
 	}
 	d.start = d.In.r
 }
 
-// set returns put to append to, with a buffer if it has none.
-func (d *Direction) set() []byte {
-	if d.put == nil {
-		d.put = d.In.buffers.borrow(smallSize)[:0]
+// pendingBuffer returns pending to append to, with a buffer if it has none.
+func (d *Direction) pendingBuffer() []byte {
+	if d.pending == nil {
+		d.pending = d.In.buffers.borrow(smallSize)[:0]
 	}
-	return d.put
+	return d.pending
 }
 
 // Emit sends an envelope in the place of the one being performed. It copies raw.
-func (d *Direction) Emit(raw []byte) { d.put = d.framing.appendTo(d.set(), raw) }
+func (d *Direction) Emit(raw []byte) { d.pending = d.framing.appendTo(d.pendingBuffer(), raw) }
 
 // EmitMade is Emit for the envelope that build appends to its argument. It saves the copy.
 func (d *Direction) EmitMade(build func(dst []byte) []byte) {
-	d.put = d.framing.appendMade(d.set(), build)
+	d.pending = d.framing.appendMade(d.pendingBuffer(), build)
 }
 
 // Reply answers the envelope being performed with the one that build appends to its argument. The
 // answers of a run are written together, before the run: a peer that does not read the run delays
 // no answer.
 func (d *Direction) Reply(build func(dst []byte) []byte) {
-	if d.told == nil {
-		d.told = d.In.buffers.borrow(smallSize)[:0]
+	if d.unsent == nil {
+		d.unsent = d.In.buffers.borrow(smallSize)[:0]
 	}
-	d.told = d.framing.appendMade(d.told, build)
+	d.unsent = d.framing.appendMade(d.unsent, build)
 }
 
 // Post sends an envelope between two of the direction's own. It copies raw. Any goroutine may call
 // it.
 func (d *Direction) Post(raw []byte) { d.Out.Post(d.framing.appendTo(nil, raw)) }
 
-// Flush writes the replies, then the bytes of put, then the run. It blocks while the peer of Out
+// Flush writes the replies, then the pending bytes, then the run. It blocks while the peer of Out
 // does not read.
 func (d *Direction) Flush() error {
-	if d.told != nil {
-		d.Back.postNow(d.told)
-		d.clearTold()
+	if d.unsent != nil {
+		d.Back.postNow(d.unsent)
+		d.clearUnsent()
 	}
 	run := d.In.buf[d.start:d.In.r]
-	if d.put != nil {
-		run = append(d.put, run...)
-		d.put = run
+	if d.pending != nil {
+		run = append(d.pending, run...)
+		d.pending = run
 	}
 	if len(run) == 0 {
 		return nil
 	}
 	err := d.Out.forward(run, d.left > 0)
 	d.start = d.In.r
-	d.clearPut()
+	d.clearPending()
 	return err
 }
 
-// clearPut gives the buffer of put back.
-func (d *Direction) clearPut() {
-	if d.put != nil {
-		d.In.buffers.giveBack(d.put)
-		d.put = nil
+// clearPending gives the buffer of pending back.
+func (d *Direction) clearPending() {
+	if d.pending != nil {
+		d.In.buffers.giveBack(d.pending)
+		d.pending = nil
 	}
 }
 
-// clearTold gives the buffer of told back.
-func (d *Direction) clearTold() {
-	if d.told != nil {
-		d.In.buffers.giveBack(d.told)
-		d.told = nil
+// clearUnsent gives the buffer of unsent back.
+func (d *Direction) clearUnsent() {
+	if d.unsent != nil {
+		d.In.buffers.giveBack(d.unsent)
+		d.unsent = nil
 	}
 }

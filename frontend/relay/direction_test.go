@@ -48,10 +48,10 @@ func (h *byOpcode) Decide(e *wire.Envelope) (Decision, error) {
 		}
 		return Forward, nil
 	case primitive.OpCodeBatch:
-		return Hold, nil
+		return Intercept, nil
 	case primitive.OpCodePrepare:
 		if h.ready = !h.ready; h.ready {
-			return Alone, nil
+			return Defer, nil
 		}
 		return Forward, nil
 	}

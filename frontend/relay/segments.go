@@ -79,11 +79,11 @@ func (w *whole) next() error {
 		return fmt.Errorf("envelope longer than its segment: %w", ErrMalformed)
 	}
 	v, err := w.handler.Decide(e)
-	if v == Alone && err == nil {
+	if v == Defer && err == nil {
 		w.cut()
-		v, err = w.decideAlone(e)
+		v, err = w.decideDeferred(e)
 	}
-	if v == Hold && err == nil {
+	if v == Intercept && err == nil {
 		w.cut()
 		w.done += len(e.Raw)
 		err = w.handler.Perform(*e)
@@ -95,7 +95,7 @@ func (w *whole) next() error {
 // cut emits the envelopes before the present one in a segment of their own.
 func (w *whole) cut() {
 	if !w.split {
-		w.keep()
+		w.setRunAside()
 		w.split = true
 	}
 	w.Emit(w.payload[w.done:w.at])
@@ -126,7 +126,7 @@ func (d *Direction) takePart(payload []byte, size int) error {
 			return nil
 		}
 	}
-	d.keep()
+	d.setRunAside()
 	d.drop(size)
 	if err := d.collect(payload); err != nil {
 		return err
@@ -152,10 +152,10 @@ func (d *Direction) collect(part []byte) error {
 func (d *Direction) decidePart(part []byte) (Decision, error) {
 	e, err := d.envelopeAt(part)
 	if err != nil {
-		return Hold, err
+		return Intercept, err
 	}
 	if len(e.Raw) < len(part) {
-		return Hold, errOverlong
+		return Intercept, errOverlong
 	}
 	v, err := d.decide(e)
 	if v == Forward && err == nil {
@@ -183,7 +183,7 @@ func (d *Direction) takeGathered() error {
 	case err != nil:
 		return err
 	case v == Forward:
-		d.put = d.framing.codec().AppendTo(d.put, e.Raw, d.left > 0)
+		d.pending = d.framing.codec().AppendTo(d.pending, e.Raw, d.left > 0)
 	case !e.Whole():
 		return nil
 	default:

@@ -47,8 +47,8 @@ func (s *Statement) CheckWhere() *wire.Failure {
 	return nil
 }
 
-// CheckFenced refuses statements that cannot be carried out under a lock (docs/design.md 4).
-func (s *Statement) CheckFenced() *wire.Failure {
+// CheckUnderLock refuses statements that cannot be carried out under a lock (docs/design.md 4).
+func (s *Statement) CheckUnderLock() *wire.Failure {
 	st := s.Parsed
 	switch {
 	case st.ForUpdate:

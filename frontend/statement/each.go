@@ -53,7 +53,7 @@ func (s *Statement) Each() ([]Statement, *wire.Failure) {
 	}
 	one, f := s.anew(edits)
 	if f == nil {
-		f = one.CheckFenced()
+		f = one.CheckUnderLock()
 	}
 	return []Statement{one}, f
 }
@@ -86,7 +86,7 @@ func (s *Statement) each() (all []Statement, f *wire.Failure) {
 	case len(all) == 0:
 		return nil, nil
 	}
-	return all, all[0].CheckFenced() // they differ in the key only
+	return all, all[0].CheckUnderLock() // they differ in the key only
 }
 
 // severalKeys returns the error for a statement under a lock that names n keys.

@@ -57,7 +57,7 @@ func (s *Statement) Answered(values [][]byte) (Statement, *wire.Failure) {
 	}
 	fresh, f := s.anew(edits)
 	if f == nil {
-		f = fresh.CheckFenced()
+		f = fresh.CheckUnderLock()
 	}
 	return fresh, f
 }

@@ -46,7 +46,7 @@ func (s *Statement) ReadJSON() (bool, *wire.Failure) {
 	fresh, f := s.anew(edits)
 	if f == nil {
 		*s = fresh
-		f = s.CheckFenced()
+		f = s.CheckUnderLock()
 	}
 	return true, f
 }

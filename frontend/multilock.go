@@ -40,8 +40,8 @@ type multiLockKey struct {
 	asked bool // the core has been asked for it: the answer has a row for it
 }
 
-// several carries out LOCK … IN.
-func (a *lockExecution) several() *wire.Failure {
+// lockManyKeys carries out LOCK … IN.
+func (a *lockExecution) lockManyKeys() *wire.Failure {
 	c, s := a.conn, &a.lock
 	if s.Parsed.Verb == rewrite.Unlock {
 		return wire.Invalid("MUSIC_SYNTAX: a lock_ref belongs to one key: UNLOCK each key with its own")

@@ -14,10 +14,10 @@ import (
 	"music/rewrite"
 )
 
-// awaiting is a request that is held back because a table may not serve it yet: a plain write on one
+// deferredRequest is a request that is held back because a table may not serve it yet: a plain write on one
 // with unlocked=auto, or a request for a lock. What becomes of it is decided again when it is
 // carried out, since its tables may have changed.
-type awaiting struct {
+type deferredRequest struct {
 	conn   *conn
 	e      wire.Envelope    // the request; in memory of its own once it has waited
 	tables []*catalog.Table // the tables that it writes
@@ -32,33 +32,33 @@ type awaiting struct {
 	detach func() (size int)
 }
 
-// given is what a table allows a plain write, from the most to the least.
-type given uint8
+// access is what a table allows a plain write, from the most to the least.
+type access uint8
 
 const (
-	givenWay     given = iota // it is forwarded
-	givenSection              // it is carried out in a section of its own
-	givenLater                // likewise, but the table is not ready yet
-	givenNothing              // it is refused
+	accessForward   access = iota // it is forwarded
+	accessInSection               // it is carried out in a section of its own
+	accessLater                   // likewise, but the table is not ready yet
+	accessNone                    // it is refused
 )
 
-// gives returns what a table in this state allows the request.
-func (w *awaiting) gives(now *catalog.Critical) given {
+// access returns what a table in this state allows the request.
+func (w *deferredRequest) access(now *catalog.Critical) access {
 	switch {
 	case !w.locks:
-		return gives(now)
+		return plainWriteAccess(now)
 	case now == nil, now.Refused != "" && !now.Passing:
-		return givenNothing
+		return accessNone
 	case now.Refused != "":
-		return givenLater
+		return accessLater
 	}
-	return givenSection
+	return accessInSection
 }
 
 // refuse returns the error for the request where its table does not allow it.
-func (w *awaiting) refuse(t *catalog.Table, now *catalog.Critical) *wire.Failure {
+func (w *deferredRequest) refuse(t *catalog.Table, now *catalog.Critical) *wire.Failure {
 	switch {
-	case !w.locks && w.gives(now) == givenLater:
+	case !w.locks && w.access(now) == accessLater:
 		return refusal.TryAgain(t, refusal.StillBecoming)
 	case !w.locks:
 		return statement.WithoutLock(t)
@@ -68,23 +68,23 @@ func (w *awaiting) refuse(t *catalog.Table, now *catalog.Critical) *wire.Failure
 	return cannotLock(t, now)
 }
 
-// gives returns what a table in this state allows a plain write.
-func gives(now *catalog.Critical) given {
+// plainWriteAccess returns what a table in this state allows a plain write.
+func plainWriteAccess(now *catalog.Critical) access {
 	switch {
 	case now == nil || now.Unlocked == catalog.Allow:
-		return givenWay
+		return accessForward
 	case now.Unlocked != catalog.Auto || now.Refused != "" && !now.Passing:
-		return givenNothing
+		return accessNone
 	case now.Refused != "":
-		return givenLater
+		return accessLater
 	}
-	return givenSection
+	return accessInSection
 }
 
 // strictest returns the table that allows the least, and its state.
-func (w *awaiting) strictest() (table *catalog.Table, now *catalog.Critical) {
+func (w *deferredRequest) strictest() (table *catalog.Table, now *catalog.Critical) {
 	for _, t := range w.tables {
-		if critical := t.Critical(); table == nil || w.gives(critical) > w.gives(now) {
+		if critical := t.Critical(); table == nil || w.access(critical) > w.access(now) {
 			table, now = t, critical
 		}
 	}
@@ -92,16 +92,16 @@ func (w *awaiting) strictest() (table *catalog.Table, now *catalog.Critical) {
 }
 
 // run carries the request out as its tables allow now, or has it wait for them.
-func (w *awaiting) run() *wire.Failure {
+func (w *deferredRequest) run() *wire.Failure {
 	for {
 		t, now := w.strictest()
 		done, f := true, (*wire.Failure)(nil)
-		switch w.gives(now) {
-		case givenWay:
+		switch w.access(now) {
+		case accessForward:
 			done, f = w.forward()
-		case givenSection:
+		case accessInSection:
 			f = w.serve(now, w.inPlace)
-		case givenLater:
+		case accessLater:
 			done, f = w.wait(t, now)
 		default:
 			f = w.refuse(t, now)
@@ -114,12 +114,12 @@ func (w *awaiting) run() *wire.Failure {
 
 // forward forwards the write. done is false, and nothing is sent, if a table changed before the
 // stream was open: Server.Outstanding may not have seen the stream then.
-func (w *awaiting) forward() (done bool, f *wire.Failure) {
+func (w *deferredRequest) forward() (done bool, f *wire.Failure) {
 	c := w.conn
 	if !c.streams.Begin(w.e.Stream, false) {
 		return true, inUse(w.e.Stream)
 	}
-	if _, now := w.strictest(); gives(now) != givenWay {
+	if _, now := w.strictest(); plainWriteAccess(now) != accessForward {
 		c.streams.End(w.e.Stream)
 		return false, nil
 	}
@@ -130,7 +130,7 @@ func (w *awaiting) forward() (done bool, f *wire.Failure) {
 
 // wait has the request wait until its table, which is about to be ready, changes. It does not block.
 // done is false if the table has already changed.
-func (w *awaiting) wait(table *catalog.Table, now *catalog.Critical) (done bool, f *wire.Failure) {
+func (w *deferredRequest) wait(table *catalog.Table, now *catalog.Critical) (done bool, f *wire.Failure) {
 	c := w.conn
 	left := time.Until(w.until)
 	if left <= 0 || w.size == 0 && c.checkWaits() != nil {
@@ -153,7 +153,7 @@ func (w *awaiting) wait(table *catalog.Table, now *catalog.Critical) (done bool,
 // tableWait is the wait of a request for its table. It ends once: by a change of the table, by its
 // time limit, or with the connection.
 type tableWait struct {
-	request   *awaiting
+	request   *deferredRequest
 	table     *catalog.Table
 	operation operation
 
@@ -213,7 +213,7 @@ func (t *tableWait) resume() {
 func (c *conn) executeLater(e wire.Envelope, a lockExecution) error {
 	patience, f := a.patience()
 	if f == nil {
-		f = a.awaiting(time.Now().Add(patience)).run()
+		f = a.deferred(time.Now().Add(patience)).run()
 	}
 	if f != nil {
 		return c.answer(e, f)
@@ -234,9 +234,9 @@ func (a *lockExecution) patience() (time.Duration, *wire.Failure) {
 	return min(wait, longest), f
 }
 
-// awaiting returns the execution as a request that may wait for its table until then.
-func (a *lockExecution) awaiting(until time.Time) *awaiting {
-	return &awaiting{
+// deferred returns the execution as a request that may wait for its table until then.
+func (a *lockExecution) deferred(until time.Time) *deferredRequest {
+	return &deferredRequest{
 		conn: a.conn, e: a.envelope, tables: []*catalog.Table{a.lock.Table}, locks: a.lock.asks(), until: until, inPlace: a.inPlace,
 		serve: func(now *catalog.Critical, inPlace bool) *wire.Failure {
 			a.inPlace = inPlace
@@ -266,7 +266,7 @@ func (s *lockStatement) mayWait() bool {
 
 // served reports whether the plain write can be carried out in a section of its own now.
 func (s *lockStatement) served() bool {
-	return gives(s.Critical) == givenSection
+	return plainWriteAccess(s.Critical) == accessInSection
 }
 
 // refresh gives the statement the present state of its table, and checks it again if the state has
@@ -280,23 +280,23 @@ func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
 	if s.Parsed.Verb == rewrite.Lock {
 		return s.CheckVerb()
 	}
-	return s.CheckFenced()
+	return s.CheckUnderLock()
 }
 
 // unlocked reports whether all statements of the batch are plain writes.
 func (b *lockedBatch) unlocked() bool {
-	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil && !s.FollowsTable() })
+	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.unlockedChild == nil && !s.FollowsTable() })
 }
 
 // served reports whether the plain batch can be carried out in sections of its own now.
 func (b *lockedBatch) served() bool {
-	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.plain == nil && !s.served() })
+	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.unlockedChild == nil && !s.served() })
 }
 
 // withoutLock returns the execution of a batch of plain writes.
-func (b *lockedBatch) withoutLock(e wire.Envelope) *awaiting {
+func (b *lockedBatch) withoutLock(e wire.Envelope) *deferredRequest {
 	until := time.Now().Add(b.conn.longestWait())
-	w := &awaiting{
+	w := &deferredRequest{
 		conn: b.conn, e: e, until: until, inPlace: true,
 		serve: func(_ *catalog.Critical, inPlace bool) *wire.Failure {
 			if f := b.refresh(); f != nil {
@@ -319,7 +319,7 @@ func (b *lockedBatch) withoutLock(e wire.Envelope) *awaiting {
 
 // tables returns the tables that a statement of the batch writes.
 func (b *lockedBatch) tables(s *lockStatement) (all []*catalog.Table) {
-	if s.plain == nil {
+	if s.unlockedChild == nil {
 		return []*catalog.Table{s.Table}
 	}
 	for _, name := range s.names {
@@ -332,16 +332,16 @@ func (b *lockedBatch) tables(s *lockStatement) (all []*catalog.Table) {
 // error if a table allows something else than when the batch was read.
 func (b *lockedBatch) refresh() *wire.Failure {
 	for i := range b.children {
-		s, want := &b.children[i], givenSection
-		if s.plain != nil {
-			want = givenWay
+		s, want := &b.children[i], accessInSection
+		if s.unlockedChild != nil {
+			want = accessForward
 		}
 		for _, t := range b.tables(s) {
 			now := t.Critical()
-			if gives(now) != want {
+			if plainWriteAccess(now) != want {
 				return refusal.TryAgain(t, refusal.StillBecoming)
 			}
-			if s.plain != nil {
+			if s.unlockedChild != nil {
 				continue
 			}
 			if f := s.refresh(now); f != nil {
