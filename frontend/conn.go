@@ -39,20 +39,21 @@ type conn struct {
 
 // clientState is the state that comes from the client's requests.
 type clientState struct {
-	patience    time.Duration // how long the client's driver waits for an answer; 0 = unknown
-	claimedRole string        // the role that the client logs in as; "" if its login does not show it
-	held        action        // what to do with the request that Decide has held back, until Perform
-	decidedAt   uint64        // the version of Tables by which that was decided
-	known       map[preparedID]*preparedStatement
-	knownSize   int // memory of the statements in known, in bytes
-	classifier  classify.Classifier
-	performing  int16         // the stream of the request being performed, or noStream: a panic must be answered on it
-	values      [][]byte      // memory for the values of the present request
-	afterUse    bool          // a USE has been sent, and nothing after it
-	catchUp     bool          // the schema must be read before the present request is decided about again
-	caughtUp    bool          // it has been read
-	lastStream  int16         // the stream of the request that was forwarded last, perhaps in part
-	registered  atomic.Uint32 // the event types of REGISTER: registeredStatus, registeredTopology
+	patience     time.Duration // how long the client's driver waits for an answer; 0 = unknown
+	claimedRole  string        // the role that the client logs in as; "" if its login does not show it
+	held         action        // what to do with the request that Decide has held back, until Perform
+	decidedAt    uint64        // the version of Tables by which that was decided
+	known        map[preparedID]*preparedStatement
+	knownSize    int // memory of the statements in known, in bytes
+	classifier   classify.Classifier
+	performing   int16         // the stream of the request being performed, or noStream: a panic must be answered on it
+	values       [][]byte      // memory for the values of the present request
+	afterUse     bool          // a USE has been sent, and nothing after it
+	catchUp      bool          // the schema must be read before the present request is decided about again
+	caughtUp     bool          // it has been read
+	lastStream   int16         // the stream of the request that was forwarded last, perhaps in part
+	segmentsOnly bool          // a STARTUP of protocol 5 has been sent: from then on the client may send segments only
+	registered   atomic.Uint32 // the event types of REGISTER: registeredStatus, registeredTopology
 }
 
 // serverState is the state that comes from Cassandra's answers.
@@ -147,7 +148,7 @@ func (c *conn) open() error {
 			return errUnsupported
 		}
 	}
-	first := wire.ReadHeader(in.Window())
+	first := wire.Envelope{Header: wire.ReadHeader(in.Window())}
 	c.version = first.Version &^ wire.ResponseBit
 	if err := (*requests)(c).check(&first); err != nil {
 		return err

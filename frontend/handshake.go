@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
@@ -19,7 +20,7 @@ import (
 func (c *conn) decideLogin(e wire.Envelope) decision {
 	switch e.OpCode {
 	case primitive.OpCodeOptions:
-		return decision{}
+		return decideOptions(e)
 	case primitive.OpCodeStartup:
 		return c.decideStartup(e)
 	case primitive.OpCodeAuthResponse:
@@ -32,6 +33,15 @@ func (c *conn) decideLogin(e wire.Envelope) decision {
 		}
 	}
 	return intercepted(answerUnexpected{})
+}
+
+// decideOptions decides about an OPTIONS before the login. What it must not have could mean something to
+// a reader that takes the bytes for other than an envelope.
+func decideOptions(e wire.Envelope) decision {
+	if e.Length > 0 || e.Flags&^(primitive.HeaderFlagTracing|primitive.HeaderFlagUseBeta) != 0 {
+		return refused(wire.ProtocolError("OPTIONS has no body, and before the login no flags but those of tracing and of beta versions"))
+	}
+	return decision{}
 }
 
 // loginOver returns the error for an AUTH_RESPONSE that Cassandra has not asked for: while another
@@ -78,7 +88,9 @@ func (answerUnexpected) perform(c *conn, e wire.Envelope) error {
 
 // decideStartup stores the compression that the client asks for. Cassandra may refuse it, after
 // which the client can send another STARTUP; until the answer no second one is allowed, so that the
-// stored compression is the one that is answered.
+// stored compression is the one that is answered. In protocol 5 there is one STARTUP: Cassandra reads
+// segments as soon as it has sent the answer, also if that is an error. So conn.segmentsOnly ends a
+// connection whose client goes on without segments, be it that it did not wait for the answer.
 func (c *conn) decideStartup(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{route: relay.NeedWhole}
@@ -103,12 +115,20 @@ func readOptions(body []byte) (map[string]string, error) {
 	}
 	options := make(map[string]string, len(written))
 	for name, value := range written {
+		if !isASCII(name) || !isASCII(written[name]) && strings.EqualFold(name, "COMPRESSION") {
+			return nil, errors.New("the name of an option, or of a compression, has other letters than ASCII's") // whose upper case differs between languages
+		}
 		options[strings.ToUpper(name)] = value
 	}
 	if len(options) < len(written) {
 		return nil, errors.New("an option is given twice")
 	}
 	return options, nil
+}
+
+// isASCII reports whether all letters of a name are ASCII's.
+func isASCII(name string) bool {
+	return strings.IndexFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) < 0
 }
 
 // registerEvents is the action for REGISTER. It registers with Cassandra for schema changes only:

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,9 @@ func TestRequestsBeforeLogin(t *testing.T) {
 // Which STARTUP holds must be the same for both sides: there is one at a time, and none after it has been accepted.
 func TestSecondStartup(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
+		if d.version == v5 {
+			t.Skip("there is one STARTUP: TestSegmentsAfterStartup")
+		}
 		r := newRig(t)
 		other := message.NewStartup()
 		other.SetCompression(primitive.CompressionSnappy)
@@ -135,7 +139,6 @@ func TestSecondStartup(t *testing.T) {
 		backend.send(0, &message.Ready{})
 		client.answer(0)
 		client.dialect, backend.dialect = d, d
-		client.segmented, backend.segmented = d.version == v5, d.version == v5
 		client.send(1, other)
 		assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(1).GetErrorCode())
 		// The first one still holds.
@@ -144,6 +147,71 @@ func TestSecondStartup(t *testing.T) {
 		backend.send(2, systemLocal("rpc_address"))
 		assert.Equal(t, []byte{192, 0, 2, 7}, client.answer(2).(*message.RowsResult).Data[0][0])
 	})
+}
+
+// In protocol 5 Cassandra reads segments once it has answered STARTUP, be it with an error. What the client sends outside of
+// segments from then on, also before it has the answer, would be read by Cassandra as something else: it is not forwarded, and
+// ends the connection.
+func TestSegmentsAfterStartup(t *testing.T) {
+	for name, answer := range map[string]message.Message{
+		"not answered": nil, "refused": &message.ProtocolError{ErrorMessage: "Missing value CQL_VERSION in STARTUP message"},
+		"accepted": &message.Ready{}, "asked for a login": &message.Authenticate{Authenticator: "PasswordAuthenticator"},
+	} {
+		for _, m := range []message.Message{&message.Options{}, startup(dialect{version: v5}), query("SELECT a FROM b.c"), &message.AuthResponse{Token: []byte("x")}} {
+			t.Run(fmt.Sprint(name, "/", m.GetOpCode()), func(t *testing.T) {
+				r := newRig(t)
+				client := r.dial(dialect{version: v5})
+				client.send(0, startup(dialect{version: v5}))
+				backend := r.accept(dialect{version: v5})
+				backend.answer(0)
+				if answer == nil {
+					client.send(1, m)
+					assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(1).GetErrorCode())
+				} else {
+					backend.send(0, answer)
+					client.answer(0)
+					client.send(1, m)
+				}
+				backend.ended()
+			})
+		}
+	}
+}
+
+// An OPTIONS before the login has nothing that would mean something to a reader of segments.
+func TestOptionsBeforeLogin(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		client := r.dial(dialect{version: d.version})
+		for stream, raw := range [][]byte{
+			{byte(d.version), byte(primitive.HeaderFlagWarning), 0, 0, byte(primitive.OpCodeOptions), 0, 0, 0, 0},
+			{byte(d.version), byte(primitive.HeaderFlagCompressed), 0, 1, byte(primitive.OpCodeOptions), 0, 0, 0, 0},
+			{byte(d.version), 0, 0, 2, byte(primitive.OpCodeOptions), 0, 0, 0, 1, 7},
+		} {
+			client.write(raw)
+			assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(int16(stream)).GetErrorCode())
+		}
+		client.send(3, &message.Options{})
+		backend := r.accept(dialect{version: d.version})
+		backend.answer(3)
+		backend.silent()
+	})
+}
+
+// Java's upper case of a name may be another one than Go's: then Cassandra would find an option that the proxy does not.
+func TestStartupWithOtherLetters(t *testing.T) {
+	for name, options := range map[string]map[string]string{
+		"name":  {"CQL_VERSION": "3.0.0", "COMPREßION": "lz4"},
+		"value": {"CQL_VERSION": "3.0.0", "COMPRESSION": "ſnappy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			client := r.dial(dialect{version: v4})
+			client.send(0, &message.Startup{Options: options})
+			assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(0).GetErrorCode())
+			r.accept(dialect{version: v4}).silent()
+		})
+	}
 }
 
 // Cassandra ignores the case of option names and of the algorithm.

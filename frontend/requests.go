@@ -18,9 +18,9 @@ type requests conn
 // maxBeforeLogin bounds a message of a client that is not logged in yet, in bytes.
 const maxBeforeLogin = 64 << 10
 
-// check returns an error if a client must not send this header.
-func (r *requests) check(h *wire.Header) error {
-	c := (*conn)(r)
+// check returns an error if a client must not send this envelope, whatever its body.
+func (r *requests) check(e *wire.Envelope) error {
+	c, h := (*conn)(r), &e.Header
 	limit := c.server.Limits().Frame
 	if !c.loggedIn.Load() {
 		limit = min(limit, maxBeforeLogin)
@@ -32,6 +32,8 @@ func (r *requests) check(h *wire.Header) error {
 		return c.violation(h.Stream, wire.ProtocolError("Invalid message version. Got %d/v%[1]d but previous messages on this connection had version %d/v%[2]d", h.Version, c.version))
 	case int64(h.Length) > int64(limit):
 		return c.violation(h.Stream, wire.Invalid("Request is too big: length %d exceeds maximum allowed length %d", h.Length, limit))
+	case c.segmentsOnly && !e.InSegment:
+		return c.violation(h.Stream, wire.ProtocolError("Unexpected message %s: after STARTUP every message of protocol 5 comes in a segment, once STARTUP has been answered", traffic.OpcodeName(h.OpCode)))
 	case h.Stream < 0:
 		return c.violation(h.Stream, wire.ProtocolError("Invalid stream id %d: negative ids are for the server", h.Stream))
 	case c.streams.Open(h.Stream):
@@ -66,7 +68,7 @@ func (c *conn) violation(stream int16, f *wire.Failure) error {
 // as is needed (docs/design.md 6.3).
 func (r *requests) Decide(e *wire.Envelope) (relay.Decision, error) {
 	c := (*conn)(r)
-	if err := r.check(&e.Header); err != nil {
+	if err := r.check(e); err != nil {
 		return relay.Forward, err
 	}
 	if c.afterUse && c.busy() {
@@ -152,6 +154,7 @@ func (c *conn) watchAndCount(h *wire.Header, w *watch) {
 		c.afterUse = w.kind == watchKeyspace
 		if w.kind == watchLogin {
 			c.started.Store(true)
+			c.segmentsOnly = c.version >= byte(primitive.ProtocolVersion5)
 		}
 	} else {
 		c.sample.Begin(h.Stream)

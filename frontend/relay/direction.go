@@ -202,6 +202,7 @@ func (d *Direction) takeEnvelope() (size, want int, err error) {
 		return 0, wire.HeaderSize, nil
 	}
 	e := d.envelope(window)
+	e.InSegment = false
 	v, err := d.decide(e)
 	switch {
 	case err != nil:

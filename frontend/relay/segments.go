@@ -202,5 +202,7 @@ func (d *Direction) envelopeAt(b []byte) (*wire.Envelope, error) {
 	if len(b) < wire.HeaderSize {
 		return nil, fmt.Errorf("segment ends inside a header: %w", ErrMalformed)
 	}
-	return d.envelope(b), nil
+	e := d.envelope(b)
+	e.InSegment = true
+	return e, nil
 }

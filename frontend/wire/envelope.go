@@ -76,7 +76,8 @@ func (h *Header) Size() int { return HeaderSize + int(h.Length) }
 // a read buffer, so a function that is given an envelope must not keep Raw after it returns.
 type Envelope struct {
 	Header
-	Raw []byte // header and as much of the body as has arrived
+	Raw       []byte // header and as much of the body as has arrived
+	InSegment bool   // it came in a segment of v5
 }
 
 // EnvelopeOf returns the envelope whose bytes are raw, which must hold HeaderSize bytes. It does
