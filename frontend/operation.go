@@ -23,6 +23,15 @@ func (c *conn) begin(stream int16) operation {
 	return operation{c, c.operations.add(stream)}
 }
 
+// goOn is begin for a request on whose stream Cassandra has answered the proxy, which goes on with it.
+// At every moment the request is an open stream, an operation or both: a USE that waits for all
+// requests before it cannot overtake it, and change the keyspace of what is still to be sent.
+func (c *conn) goOn(answered, owed int16) operation {
+	o := c.begin(owed)
+	c.streams.End(answered)
+	return o
+}
+
 // onCancel has cancel called if the connection ends before the operation does; at once if it has
 // already ended.
 func (o operation) onCancel(cancel func()) { o.conn.operations.setCancel(o.id, cancel) }
@@ -95,7 +104,11 @@ func (c *conn) later(f func()) { c.begin(noStream).finishLater(f) }
 // answerLater answers a request with the envelope that f returns, in a goroutine of its own. f may
 // block; it returns nil if it has answered the client itself.
 func (c *conn) answerLater(stream int16, f func() []byte) {
-	o := c.begin(stream)
+	c.begin(stream).answerLater(f)
+}
+
+// answerLater is conn.answerLater for an operation that has begun.
+func (o operation) answerLater(f func() []byte) {
 	o.finishLater(func() {
 		if envelope := f(); envelope != nil {
 			o.answer(envelope)

@@ -101,8 +101,7 @@ func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdi
 		c.server.memory.Take(n) // the connection has ended; it is given back below
 	}
 	e.Raw = bytes.Clone(e.Raw)
-	c.streams.End(e.Stream) // Cassandra has answered
-	c.answerLater(e.Stream, func() []byte {
+	c.goOn(e.Stream, e.Stream).answerLater(func() []byte {
 		defer c.server.memory.Give(n)
 		if wait != nil {
 			verdict = wait()

@@ -80,12 +80,12 @@ func (r *responses) Perform(e wire.Envelope) error {
 		return c.performUnderLock(e, w.sent)
 	}
 	if w.kind == watchRights && c.grants(e, w.probe) {
-		c.streams.End(e.Stream)
+		defer c.goOn(e.Stream, noStream).end()
 		w.allowed()
 		return nil
 	}
 	if w.kind == watchMade || w.kind == watchValues && e.OpCode == primitive.OpCodeResult {
-		c.streams.End(e.Stream)
+		defer c.goOn(e.Stream, noStream).end()
 		return w.values(e)
 	}
 	if w.denied != nil {

@@ -74,6 +74,37 @@ func (g guardedStatement) ways(client, backend *peer) []message.Message {
 		&message.Batch{Children: []*message.BatchChild{{Id: id}}})[:len(ways)+1]
 }
 
+// slowLocks give no stamp before the test says so.
+type slowLocks struct {
+	Locks
+	asked, stamp chan struct{}
+}
+
+// Begin implements Locker.
+func (l slowLocks) Begin(k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
+	l.asked <- struct{}{}
+	<-l.stamp
+	return musiccore.Answer{Ticket: musiccore.Ticket{Key: k, Ref: ref, Kind: kind, Stamp: 7}}, true
+}
+
+// A USE does not overtake a write that Cassandra has answered the proxy a question about: it would be sent to a table of the other
+// keyspace.
+func TestUseDoesNotOvertakeAWriteInDoubt(t *testing.T) {
+	locks := slowLocks{asked: make(chan struct{}), stamp: make(chan struct{})}
+	r := rightsRig(t, locks)
+	client, backend := r.loginAs(dialect{version: v4}, "anna")
+	relayed(client, backend, 0, query("USE bank"), &message.SetKeyspaceResult{Keyspace: "bank"})
+	client.send(1, query("UPDATE accounts USING LOCK 7 SET balance = 1 WHERE id = 'x'"))
+	backend.answer(1) // the question for the right
+	client.send(2, query("USE other"))
+	backend.send(1, &message.VoidResult{})
+	<-locks.asked
+	backend.silent()
+	close(locks.stamp)
+	assert.Contains(t, backend.answer(1).(*message.Query).Query, "UPDATE accounts")
+	backend.send(1, &message.VoidResult{})
+}
+
 // untouchableLocks must not be called: every method panics.
 type untouchableLocks struct{ Locks }
 
