@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/google/uuid"
@@ -27,6 +28,8 @@ type dataTable struct {
 	ignored        string          // settings of the comment that are ignored while there are lock rows
 	centreSession  *gocql.Session  // for scope=local: a session with the nodes of Settings.Centre only
 	severalCentres bool            // there are several data centres, and all have replicas of its lock rows
+	oneCentre      bool            // LOCAL_QUORUM is a quorum of its lock rows' replicas, or of no data centre's: no proxy commits near
+	settledAt      time.Duration   // BOOTTIME from when every proxy knows which of the two holds
 
 	texts   [ifBase + 1]string         // the texts of the LWTs and the read
 	counted atomic.Pointer[generation] // the generation of its references; nil until it is known
@@ -41,6 +44,20 @@ const (
 	ifGuardBase
 	ifBase
 )
+
+// settled reports whether every proxy has read the replication of the table's keyspace since it was
+// changed last.
+func (t *dataTable) settled() bool { return boottime() >= t.settledAt }
+
+// mayCommitNear reports whether LWTs on lock rows may be committed in one data centre, as far as
+// the replicas go.
+func (t *dataTable) mayCommitNear() bool { return t.severalCentres && t.settled() }
+
+// showsAllAtQuorum reports whether a read at QUORUM shows every LWT on a lock row that was decided
+// before it: no proxy commits such an LWT near, nor has for a while.
+func (t *dataTable) showsAllAtQuorum() bool {
+	return t.Settings.Local || t.oneCentre && t.settled()
+}
 
 // String returns the table's name for people to read.
 func (t *dataTable) String() string { return t.keyspace + "." + t.name }

@@ -109,7 +109,7 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, a music
 	where := x.scope(t)
 	level := gocql.LocalOne
 	switch {
-	case a.Serial && t.severalCentres:
+	case a.Serial && !t.showsAllAtQuorum():
 		level = where.serial
 	case a.Quorum:
 		level = where.quorum
@@ -146,7 +146,7 @@ func (x *executor) apply(ctx context.Context, t *dataTable, pk string, a musicco
 		return musiccore.Result{Cause: err}
 	}
 	text, values := bindSwap(t, pk, a.Swap)
-	where, near := x.scope(t), a.Near && t.severalCentres && x.near != nil && x.near.allowed.Load()
+	where, near := x.scope(t), a.Near && t.mayCommitNear() && x.near != nil && x.near.allowed.Load()
 	commit := where.quorum
 	if near {
 		commit = gocql.LocalQuorum

@@ -82,34 +82,57 @@ func centresOf(nodes []node) []string {
 	return slices.Compact(all)
 }
 
-// findReplicas sets near of tables: whether there are several data centres, all have replicas of a
-// table's lock rows, and Paxos keeps its decisions on them long enough. Then LOCAL_QUORUM is a quorum
-// of the coordinator's own data centre, whichever that is. It is false where that cannot be read.
+// findReplicas sets where the replicas of tables' lock rows are. severalCentres: there are several data
+// centres, all have replicas, and Paxos keeps its decisions long enough; then LOCAL_QUORUM is a quorum
+// of the coordinator's own data centre, whichever that is. oneCentre follows from the keyspace alone:
+// which nodes a proxy sees, and what it finds out about them, is not the same at all proxies. Both are
+// false where the keyspaces cannot be read.
 func (r *schemaReader) findReplicas(ctx context.Context, tables []*dataTable, companions map[[2]string]companion) {
 	centres := centresOf(nodesOf(r.session))
-	if len(centres) < 2 {
-		return
+	iter := r.ask("SELECT keyspace_name, replication, WRITETIME(replication) FROM system_schema.keyspaces").IterContext(ctx)
+	type placement struct {
+		centres int // that have replicas; 0 for a strategy that names none
+		inAll   bool
+		changed int64 // in µs since 1970
 	}
-	iter := r.ask("SELECT keyspace_name, replication FROM system_schema.keyspaces").IterContext(ctx)
-	everywhere := map[string]bool{} // by keyspace
+	placements := map[string]placement{}
 	var keyspace string
-	for replication := (map[string]string{}); iter.Scan(&keyspace, &replication); replication = nil {
-		everywhere[keyspace] = inAll(centres, replication)
+	var changed int64
+	for replication := (map[string]string{}); iter.Scan(&keyspace, &replication, &changed); replication = nil {
+		named := centresWithReplicas(replication)
+		placements[keyspace] = placement{len(named), len(centres) > 1 && inAll(centres, named), changed}
 	}
 	if iter.Close() != nil {
 		return
 	}
 	for _, t := range tables {
+		p, known := placements[t.keyspace]
 		kept := !t.Made || companions[t.companionName()].grace >= nearGrace
-		t.severalCentres = !t.Settings.Local && kept && everywhere[t.keyspace]
+		t.severalCentres = !t.Settings.Local && kept && p.inAll
+		t.oneCentre = known && p.centres < 2
+		t.settledAt = boottime() + replicationKnownAfter - time.Since(time.UnixMicro(p.changed))
 	}
 }
 
-// inAll reports whether a keyspace with this replication has replicas in each of these data centres.
-func inAll(centres []string, replication map[string]string) bool {
+// replicationKnownAfter is how long after a change of a keyspace's replication every proxy has read it,
+// with the greatest difference of clocks (docs/protocol.md 1), and has its LWTs of before on a quorum.
+const replicationKnownAfter = time.Minute
+
+// centresWithReplicas returns the data centres in which a keyspace has replicas; none for a strategy that
+// does not name them.
+func centresWithReplicas(replication map[string]string) (all []string) {
 	if !strings.HasSuffix(replication["class"], "NetworkTopologyStrategy") {
-		return false
+		return nil
 	}
-	places := perPlace(replication)
-	return !slices.ContainsFunc(centres, func(c string) bool { return places[c] == 0 })
+	for centre, n := range perPlace(replication) {
+		if n > 0 {
+			all = append(all, centre)
+		}
+	}
+	return all
+}
+
+// inAll reports whether each of these data centres is among those with replicas.
+func inAll(centres, replicas []string) bool {
+	return !slices.ContainsFunc(centres, func(c string) bool { return !slices.Contains(replicas, c) })
 }

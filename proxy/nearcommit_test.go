@@ -3,49 +3,81 @@ package proxy
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/integration/cassandra/cassandratest"
 	"music/musiccore"
 )
 
 // An LWT is committed at LOCAL_QUORUM only where the core, the table and the cluster all allow it, and the
-// core is told of each one. Where the table has replicas in several data centres what the core asks for at
-// SERIAL is read at SERIAL, whatever is known of the nodes: another proxy may have committed so.
+// core is told of each one. What the core asks for at SERIAL is read at QUORUM only where no proxy can have
+// committed so: the keyspace has replicas in one data centre, and has had for so long that all have heard of
+// it. What this proxy sees of the nodes has no part in that.
 func TestNearCommits(t *testing.T) {
-	for i := range 16 {
-		core, table, cluster, local := i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0
-		t.Run(fmt.Sprintf("core %t, table %t, cluster %t, local %t", core, table, cluster, local), func(t *testing.T) {
-			n, x, k := playExecutor(t, local, nil)
-			x.tables.table(k.Table).severalCentres = table && !local
-			x.near = &nearCommits{}
-			x.near.allowed.Store(cluster)
-			near := core && table && cluster && !local
-			commit, serial := primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelQuorum
-			switch {
-			case local:
-				commit, serial = primitive.ConsistencyLevelLocalQuorum, primitive.ConsistencyLevelLocalQuorum
-			case table:
-				serial = primitive.ConsistencyLevelSerial
+	for i := range 32 {
+		core, several, cluster, local, settled := i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0, i&16 != 0
+		for _, one := range []bool{false, true} {
+			if several && one {
+				continue
 			}
-			if near {
-				commit = primitive.ConsistencyLevelLocalQuorum
-			}
-			n.saysAlways(applied(true))
-			r := x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.Apply{Swap: everySwap()[1], Near: core}})
-			assert.Equal(t, musiccore.Result{Status: musiccore.StatusDone, Near: near}, r)
-			asked := n.take()
-			require.Len(t, asked, 1)
-			assert.Equal(t, commit, asked[0].level)
-			n.saysAlways(noRow("guard", "queue", "base", "head", "dirty", "owner"))
-			x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.ReadRow{Quorum: true, Serial: true}})
-			asked = n.take()
-			require.Len(t, asked, 1)
-			assert.Equal(t, serial, asked[0].level)
-		})
+			t.Run(fmt.Sprintf("core %t, several centres %t, one %t, cluster %t, local %t, settled %t", core, several, one, cluster, local, settled), func(t *testing.T) {
+				n, x, k := playExecutor(t, local, nil)
+				table := x.tables.table(k.Table)
+				table.severalCentres, table.oneCentre = several && !local, one
+				if !settled {
+					table.settledAt = boottime() + time.Hour
+				}
+				x.near = &nearCommits{}
+				x.near.allowed.Store(cluster)
+				near := core && several && cluster && settled && !local
+				commit, serial := primitive.ConsistencyLevelQuorum, primitive.ConsistencyLevelSerial
+				switch {
+				case local:
+					commit, serial = primitive.ConsistencyLevelLocalQuorum, primitive.ConsistencyLevelLocalQuorum
+				case one && settled:
+					serial = primitive.ConsistencyLevelQuorum
+				case near:
+					commit = primitive.ConsistencyLevelLocalQuorum
+				}
+				n.saysAlways(applied(true))
+				r := x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.Apply{Swap: everySwap()[1], Near: core}})
+				assert.Equal(t, musiccore.Result{Status: musiccore.StatusDone, Near: near}, r)
+				asked := n.take()
+				require.Len(t, asked, 1)
+				assert.Equal(t, commit, asked[0].level)
+				n.saysAlways(noRow("guard", "queue", "base", "head", "dirty", "owner"))
+				x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.ReadRow{Quorum: true, Serial: true}})
+				asked = n.take()
+				require.Len(t, asked, 1)
+				assert.Equal(t, serial, asked[0].level)
+			})
+		}
 	}
+}
+
+// Where the replicas are is read from the keyspace: at once after a change of it, nobody relies on it. Where
+// it cannot be read, nothing is assumed.
+func TestFindReplicas(t *testing.T) {
+	s := cassandratest.NewKeyspace(t, cassandratest.Version(0))
+	r := &schemaReader{session: s.Session}
+	find := func(keyspace string) *dataTable {
+		table := &dataTable{keyspace: keyspace}
+		r.findReplicas(t.Context(), []*dataTable{table}, nil)
+		return table
+	}
+	for _, replication := range []string{"{'class': 'NetworkTopologyStrategy', 'dc1': 1}", "{'class': 'SimpleStrategy', 'replication_factor': 1}"} {
+		s.Do("ALTER KEYSPACE KS WITH replication = " + replication)
+		table := find(s.Name)
+		assert.True(t, table.oneCentre, replication)
+		assert.False(t, table.severalCentres, "there is one")
+		assert.False(t, table.settled(), "it has just been changed")
+		assert.Less(t, table.settledAt, boottime()+replicationKnownAfter+time.Second)
+	}
+	assert.False(t, find("gone").oneCentre)
 }
 
 // The data centres of a keyspace are counted only where its strategy names them.
@@ -62,6 +94,6 @@ func TestReplicasInEachDataCentre(t *testing.T) {
 		"such names":     {map[string]string{"class": "org.apache.cassandra.locator.SimpleStrategy", "dc1": "3", "dc2": "3"}, false},
 		"of no keyspace": {nil, false},
 	} {
-		assert.Equal(t, c.want, inAll(centres, c.replication), name)
+		assert.Equal(t, c.want, inAll(centres, centresWithReplicas(c.replication)), name)
 	}
 }

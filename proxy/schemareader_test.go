@@ -54,6 +54,9 @@ func (p playedSchema) answer(a asked) message.Message {
 	case "music.tables":
 		return p.only(5, a, "id", "closed", "settings")
 	case "system_schema.keyspaces":
+		if strings.Contains(a.text, "replication") {
+			return noRow("keyspace_name", "replication", "writetime(replication)")
+		}
 		return p.rows(a, "keyspace_name", "durable_writes")
 	case "system_virtual_schema.tables":
 		return noRow("keyspace_name", "table_name")
