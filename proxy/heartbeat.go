@@ -280,12 +280,27 @@ func (l *heartbeat) drain(ctx context.Context, locks *locks) {
 	}
 }
 
-// end writes that the session has ended, so that nobody has to wait for it. What fails is tried
-// again at another node, until ctx ends or a third of the session lease is over. run has returned
-// before.
+// end ends the session and writes that, so that nobody has to wait for it. Nothing that it has lent may
+// be in use any more (Core.HasLoansOut). run has returned before.
 func (l *heartbeat) end(ctx context.Context) {
 	self := l.self.Load()
 	self.End()
+	l.writeEnd(ctx, self)
+}
+
+// resign ends the session, and writes that once nothing that it has lent can be in use any more. Whether
+// something is cannot be asked, since a shard is stalled. It blocks for longer than an operation takes.
+func (l *heartbeat) resign(ctx context.Context) {
+	self := l.self.Load()
+	self.End()
+	if pause(ctx, l.options.OpTimeout) {
+		l.writeEnd(ctx, self)
+	}
+}
+
+// writeEnd writes that a session has ended. What fails is tried again at another node, until ctx ends or
+// a third of the session lease is over.
+func (l *heartbeat) writeEnd(ctx context.Context, self *musiccore.Session) {
 	ctx, cancel := context.WithTimeout(ctx, l.options.SessionLease/3)
 	defer cancel()
 	for n := 0; ; n++ {

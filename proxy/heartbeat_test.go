@@ -59,6 +59,33 @@ func written(all []asked) (writes []asked) {
 	return writes
 }
 
+// A session that ends because a shard stands still is not dead at once for the others: until an operation
+// of before would be over, another proxy may tell the success of what it was lent.
+func TestResigningWaitsForWhatIsLent(t *testing.T) {
+	n, l := beating(t)
+	l.options.OpTimeout = 300 * time.Millisecond
+	n.says(clusterClock(time.Now, &message.VoidResult{}))
+	require.NoError(t, l.beat(t.Context()))
+	n.take()
+	self, began, resigned := l.self.Load(), time.Now(), make(chan struct{})
+	go func() {
+		defer close(resigned)
+		l.resign(t.Context())
+	}()
+	require.Eventually(t, self.Dead, 20*time.Second, time.Millisecond, "it lends nothing any more")
+	<-resigned
+	ends := written(n.take())
+	require.Len(t, ends, 1)
+	assert.Equal(t, bigint(musiccore.EndedBeat), ends[0].set["beat"])
+	assert.GreaterOrEqual(t, time.Since(began), l.options.OpTimeout)
+
+	n, l = beating(t)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	l.resign(over)
+	assert.Empty(t, written(n.take()), "the proxy ends before that")
+}
+
 // A beat is written at QUORUM, stamped by its own number and never by a clock: one that steps back
 // would hide the beats after it.
 func TestBeatsAreStampedByTheirNumbers(t *testing.T) {

@@ -76,11 +76,3 @@ func (s *shard) moves() bool {
 	}
 	return true
 }
-
-// resign ends the session and writes that it has ended. It blocks for at most a third of the
-// session lease.
-func (l *heartbeat) resign(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, l.options.SessionLease/3)
-	defer cancel()
-	l.end(ctx)
-}
