@@ -38,6 +38,22 @@ func TestALoanThatWasAskedForBeforeClocksStoodStill(t *testing.T) {
 	}
 }
 
+// A lender whose clocks were found to have stood still asks for what it has lent: by them its session was valid for longer
+// than by others'.
+func TestALenderWhoseClocksStoodStillAsksForItsLoans(t *testing.T) {
+	p := lent(t)
+	n, _ := p.session.Beat(storeTime(p.harness, 0))
+	p.session.Acked(storeTime(p.harness, 0), storeTime(p.harness, 0), n)
+	loan := p.borrow(p.now)
+	p.now += time.Millisecond
+	require.NoError(t, p.session.Saw(storeTime(p.harness, 6*time.Second), p.session.Look(p.time()), n))
+	p.collect(p.core.Tick(p.time()))
+	p.expectHints(Hint{To: session(2), Kind: HintRecall, Last: p.ref})
+	p.collect(p.core.Tick(p.time()))
+	p.expectHints()
+	require.Equal(t, VerdictTell, p.end(loan, OutcomeAcked))
+}
+
 // The same, and the look ended the session: the next session of the process uses a loan that the one before asked for.
 func TestALoanThatTheSessionBeforeAskedFor(t *testing.T) {
 	p := lent(t)

@@ -300,9 +300,7 @@ func (c *Core) closeLoans(table [16]byte) {
 		if l := c.far.out[id]; l.key.Table == table {
 			l.changed = true
 			c.far.out[id] = l
-			if k := c.keys[l.key]; k != nil && k.term != nil && k.term.id == id.term && !k.term.ops.flight.over(id.number) {
-				k.recall()
-			}
+			c.recallLent(id)
 		}
 	}
 	c.far.notBefore = c.now
@@ -310,6 +308,13 @@ func (c *Core) closeLoans(table [16]byte) {
 		if l.held.key.Table == table && !l.closed {
 			c.closeLoan(l.held)
 		}
+	}
+}
+
+// recallLent asks for what was lent if it has not been given back.
+func (c *Core) recallLent(id lentID) {
+	if k := c.keys[c.far.out[id].key]; k != nil && k.term != nil && k.term.id == id.term && !k.term.ops.flight.over(id.number) {
+		k.recall()
 	}
 }
 
