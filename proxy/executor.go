@@ -29,6 +29,31 @@ type executor struct {
 	known   synchronise.Descriptions // a cache
 }
 
+// commandsAtOnce bounds the commands of all keys that are at Cassandra at once. More make nothing faster: a
+// node works on far fewer at a time, and the beats of this proxy's session would wait behind them all.
+const commandsAtOnce = 2048
+
+// carrier carries out a command of the core, see executor.do.
+type carrier func(ctx context.Context, c musiccore.Command) musiccore.Result
+
+// bounded returns do with at most n commands under way at once. The others wait, in their order, until ctx
+// ends; reads of beats do not.
+func bounded(do carrier, n int) carrier {
+	slots := make(chan struct{}, n)
+	return func(ctx context.Context, c musiccore.Command) musiccore.Result {
+		if _, beat := c.Action.(musiccore.ReadBeat); beat {
+			return do(ctx, c)
+		}
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			return do(ctx, c)
+		case <-ctx.Done():
+			return musiccore.Result{Cause: context.Cause(ctx)}
+		}
+	}
+}
+
 // do carries out one command. It blocks until Cassandra has answered, and never repeats anything:
 // an outcome that is not certain is StatusUnknown, upon which the core decides.
 func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result {

@@ -6,7 +6,9 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -353,4 +355,41 @@ func TestSessionsOfADataCentre(t *testing.T) {
 		assert.Contains(t, table.Refused, refused)
 		assert.Equal(t, refused == "", table.Refused == "")
 	}
+}
+
+// Only so many commands are at Cassandra at once; the others wait. What tells whether other sessions are alive does not.
+func TestCommandsAtOnce(t *testing.T) {
+	const slots, commands = 3, 20
+	synctest.Test(t, func(t *testing.T) {
+		var under, most atomic.Int32
+		do := bounded(func(_ context.Context, c musiccore.Command) musiccore.Result {
+			if _, beat := c.Action.(musiccore.ReadBeat); !beat {
+				most.Store(max(most.Load(), under.Add(1)))
+				defer under.Add(-1)
+				time.Sleep(time.Second)
+			}
+			return musiccore.Result{Status: musiccore.StatusDone}
+		}, slots)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var done, ended atomic.Int32
+		var all sync.WaitGroup
+		for range commands {
+			all.Go(func() {
+				if do(ctx, musiccore.Command{Action: musiccore.ReadRow{}}).Status == musiccore.StatusDone {
+					done.Add(1)
+				} else {
+					ended.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		assert.Equal(t, musiccore.StatusDone, do(ctx, musiccore.Command{Action: musiccore.ReadBeat{}}).Status)
+		time.Sleep(1500 * time.Millisecond)
+		cancel()
+		all.Wait()
+		assert.EqualValues(t, slots, most.Load())
+		assert.EqualValues(t, 2*slots, done.Load())
+		assert.EqualValues(t, commands-2*slots, ended.Load(), "the proxy ends")
+	})
 }

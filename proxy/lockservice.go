@@ -127,7 +127,7 @@ func (p *process) newLockService(commands context.Context, c *connections, adver
 	channel := peer.Channel{Secret: string(p.cfg.Peers.Secret), Certs: c.certs, Wait: options.Wait, OpTimeout: options.OpTimeout}
 	s.audit = newAudit(p.auditLog, p.cfg.Log.Audit, advertise, critical)
 	s.locks = newLocks(commands, s.heartbeat.self.Load(), options, lockDeps{
-		clock: clocks, tables: critical, do: executor.do, log: p.log, reports: reports{s.audit, newLockMetrics(p.registry, critical, p.cfg.Music.NamedTables())},
+		clock: clocks, tables: critical, do: bounded(executor.do, commandsAtOnce), log: p.log, reports: reports{s.audit, newLockMetrics(p.registry, critical, p.cfg.Music.NamedTables())},
 		peers: peer.NewClient(channel, &s.heartbeat.others, sampled(p.log), p.registry), living: s.heartbeat.living,
 	})
 	reader := schemaReader{session: c.session, release: c.release, locality: c.locality, home: p.home.id, rules: &p.critical}
