@@ -3,6 +3,7 @@ package frontend
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
@@ -34,6 +35,11 @@ type ownSection struct {
 	asking sync.Mutex // held until Lock has returned and first is in memory of its own
 }
 
+// ownSectionLease is the longest lease of a section of one write, twice as long as an operation may take.
+// A client that does not read its answers keeps the proxy from seeing Cassandra's, and with the lease of
+// its table it would keep the key for as long.
+const ownSectionLease = 10 * time.Second
+
 // inOwnSection carries out a plain write in a section of its own: it takes the lock, sends the
 // first operation under it, and releases the lock when the answer has come.
 func (c *conn) inOwnSection(w *ownSection, s *lockStatement) *wire.Failure {
@@ -42,7 +48,7 @@ func (c *conn) inOwnSection(w *ownSection, s *lockStatement) *wire.Failure {
 	if f != nil {
 		return f
 	}
-	q.By.OneWrite = true
+	q.By.OneWrite, q.Lease = true, min(ownSectionLease, s.Critical.MaxLease)
 	if w.kind == musiccore.BlindPut || w.onEmpty != nil {
 		q.Once = w.kind
 	}

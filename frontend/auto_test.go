@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"testing"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -233,4 +234,34 @@ func TestAConditionAlone(t *testing.T) {
 			assert.EqualValues(t, 9, <-g.unlocked)
 		}
 	})
+}
+
+// requestedLocks keep what is asked for.
+type requestedLocks struct {
+	*grantingLocks
+	asked chan musiccore.Request
+}
+
+// Lock implements Locker.
+func (l requestedLocks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (musiccore.Answer, func()) {
+	l.asked <- q
+	return l.grantingLocks.Lock(k, q, done)
+}
+
+// A client that does not read its answers keeps the key for no longer than an operation may take, twice over, whatever the lease of
+// the table.
+func TestTheLeaseOfASectionOfOneWrite(t *testing.T) {
+	for most, want := range map[time.Duration]time.Duration{24 * time.Hour: ownSectionLease, time.Second: time.Second} {
+		l := requestedLocks{newGrantingLocks(), make(chan musiccore.Request, 1)}
+		r, client, backend := autoRig(t, dialect{version: v4}, l)
+		was := r.server.Tables.Of("bank", "accounts").Critical()
+		now := *was
+		now.MaxLease = most
+		r.server.Tables.Set("bank", "accounts", &now)
+		client.send(1, query(lonely))
+		backend.answer(1)
+		assert.Equal(t, want, (<-l.asked).Lease)
+		backend.send(1, &message.VoidResult{})
+		client.answer(1)
+	}
 }

@@ -273,7 +273,7 @@ func (m *batchSections) lock(limit context.Context, k *sectionKey) *wire.Failure
 	c := m.conn
 	end, _ := limit.Deadline()
 	q := musiccore.Request{By: c.auditClient(), Closed: k.first.Critical.Closed, Wait: max(time.Until(end), time.Millisecond)}
-	q.By.OneWrite = true
+	q.By.OneWrite, q.Lease = true, min(ownSectionLease+q.Wait, k.first.Critical.MaxLease) // the other keys are waited for under it
 	a, ok := c.lockUntil(k.key, q, limit.Done())
 	switch {
 	case !ok:
