@@ -42,7 +42,7 @@ func (k *key) releaseWillEnqueue(now Now) bool {
 // them; both are empty if nothing can be enqueued now. vacant means that the first reference
 // becomes the head at once.
 func (k *key) takeUnnumbered(now Now, vacant bool) ([]*entry, Block) {
-	if len(k.queue.unnumbered) == 0 || k.c.draining || !k.c.self.Valid(now) || (vacant && now.Clk == 0) {
+	if len(k.queue.unnumbered) == 0 || k.c.draining || !k.mayTakeTerms(now) || (vacant && now.Clk == 0) {
 		return nil, Block{}
 	}
 	k.refuseNoWait(now)
@@ -62,6 +62,13 @@ func (k *key) takeUnnumbered(now Now, vacant bool) ([]*entry, Block) {
 		b.N = max(b.N, min(k.blocks.nextSize, 8*b.N)) // others come behind it
 	}
 	return entries, b
+}
+
+// mayTakeTerms reports whether this session may get references and terms: it is valid, and the table has
+// been read for it. While there was no session nobody waited for this proxy to follow a change of the
+// table.
+func (k *key) mayTakeTerms(now Now) bool {
+	return k.c.self.Valid(now) && k.table.known(k.c.self.id)
 }
 
 // refuseNoWait answers BUSY to the unnumbered entries with NOWAIT that are not first.

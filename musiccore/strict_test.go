@@ -320,3 +320,25 @@ func untilApply(h *harness, s *fakeStore) (CommandID, Apply) {
 	require.Fail(h.t, "no LWT")
 	return 0, Apply{}
 }
+
+// After a new session nobody gets a reference before the table has been read for it: while there was no session nobody waited for
+// this proxy to follow a change.
+func TestNobodyGetsAReferenceBeforeTheTableIsReadForTheSession(t *testing.T) {
+	h := newHarness(t)
+	s := newFakeStore(h)
+	h.collect(h.core.Strict(h.time(), h.table, false, h.session.ID()))
+	h.session.End()
+	h.session = NewSession(session(7), h.opts)
+	h.collect(h.core.Rejoin(h.time(), h.session))
+	h.beat()
+	op := h.lock(Request{Wait: time.Minute})
+	h.runFor(s, time.Second)
+	h.expectWaiting(op)
+	require.Nil(t, s.row)
+	h.collect(h.core.Strict(h.time(), h.table, false, session(1)))
+	h.runFor(s, time.Second)
+	h.expectWaiting(op)
+	h.collect(h.core.Strict(h.time(), h.table, false, h.session.ID()))
+	s.answerAll()
+	h.expectState(op, StateHeld)
+}

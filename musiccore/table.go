@@ -138,7 +138,7 @@ func (c *Core) lose(now Now, table [16]byte) {
 // (docs/design.md 4, strict). Like Closed, it must be called before a table's first operation; to
 // change the mode, it may be called only after ModeChanging was called at every other living proxy.
 // read is the session of this proxy that other proxies knew before the mode was read, zero if they
-// knew none. After a Rejoin the mode counts as changing until it has been read for the new session.
+// knew none. After a Rejoin the mode counts as changing, and nobody gets a reference, until it has been read for the new session.
 func (c *Core) Strict(now Now, table [16]byte, strict bool, read SessionID) Effects {
 	m := c.tables[table].tableMode
 	if read != c.self.id {
@@ -153,7 +153,12 @@ func (c *Core) Strict(now Now, table [16]byte, strict bool, read SessionID) Effe
 	case m.strict:
 		m.strict, m.forceLiving, m.strictBelow = false, false, max(m.strictBelow, Closing(now, 0))
 	}
-	return c.setFacts(now, table, func(f *tableFacts) { f.tableMode = m })
+	awaited := !c.tables[table].known(read)
+	c.changeFacts(now, table, func(f *tableFacts) { f.tableMode = m })
+	if awaited {
+		c.each(table, func(k *key) { k.step(now) })
+	}
+	return c.takeEffects()
 }
 
 // ModeChanging says that the mode of a table is about to change, or may have changed unseen: until
@@ -168,10 +173,16 @@ func (c *Core) ModeChanging(now Now, table [16]byte) Effects {
 // setFacts changes what is known of a table, also at its keys. The caller says again and again what
 // has not changed, and there may be many keys.
 func (c *Core) setFacts(now Now, table [16]byte, set func(*tableFacts)) Effects {
+	c.changeFacts(now, table, set)
+	return c.takeEffects()
+}
+
+// changeFacts is setFacts without the effects.
+func (c *Core) changeFacts(now Now, table [16]byte, set func(*tableFacts)) {
 	c.checkSession(now)
 	f := c.tables[table]
 	if set(&f); f == c.tables[table] {
-		return c.takeEffects()
+		return
 	}
 	c.tables[table] = f
 	c.closeLoans(table)
@@ -180,7 +191,6 @@ func (c *Core) setFacts(now Now, table [16]byte, set func(*tableFacts)) Effects 
 			set(&k.table)
 		}
 	}
-	return c.takeEffects()
 }
 
 // learn changes what is remembered of a table's keys for the next ones.

@@ -62,7 +62,7 @@ func (k *key) remoteHeadDead(now Now) bool {
 // takeOver moves the term of the head here: its session is dead, and its client has come. Epoch,
 // head and owner are of one read (C2), and the LWT is IF base (C3).
 func (k *key) takeOver(now Now) {
-	if now.Clk == 0 || k.c.draining || !k.c.self.Valid(now) || !k.remoteHeadDead(now) {
+	if now.Clk == 0 || k.c.draining || !k.mayTakeTerms(now) || !k.remoteHeadDead(now) {
 		return
 	}
 	s := Takeover(k.view.row, k.c.self.id, k.c.opts.Window, now.Clk)
