@@ -192,7 +192,7 @@ func (k *key) lwtApplied(now Now) {
 			k.termReleased(now, l.swap.Set.Row.Head)
 		}
 	case purposeRenew:
-		k.term.renewed(l.swap.Set.Row.Epoch)
+		k.term.renewed(now, l.swap.Set.Row.Epoch)
 	case purposeTakeover:
 		k.noteTakeover(l.swap.Set.Row.Epoch)
 	case purposeDissolve:

@@ -85,7 +85,7 @@ func (k *key) release(now Now) {
 		t.block.plain = true
 	}
 	held := Row{Guard: k.view.row.Guard, Head: next - 1, Epoch: t.window.epoch}
-	l := lwt{purpose: purposeRelease, swap: Release(held, used, dirty, now.Clk).withUnfenced(unfenced)}
+	l := lwt{purpose: purposeRelease, swap: Release(held, used, dirty, now.Clk).withUnfenced(unfenced).dirtyIfFar(now)}
 	if !t.noPiggyback && next > t.lastRef {
 		k.piggybackEnqueues(now, &l)
 	}

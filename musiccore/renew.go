@@ -41,7 +41,7 @@ func (k *key) renew(now Now) {
 
 // renewed moves the term into the window of its applied Renew. A request that came since needs
 // another Renew.
-func (t *term) renewed(epoch Stamp) {
+func (t *term) renewed(now Now, epoch Stamp) {
 	if t == nil {
 		return
 	}
@@ -50,6 +50,7 @@ func (t *term) renewed(epoch Stamp) {
 		t.window.oldEpochs = nil
 	}
 	t.window.epoch, t.window.seq, t.renewal.sent = epoch, 2, false
+	t.window.far = now.far(epoch)
 	if !t.renewal.wanted {
 		t.renewal = renewal{}
 	}

@@ -38,6 +38,15 @@ func Closing(now Now, before Stamp) Stamp {
 	return max(now.Clk+2*Stamp(ClockGap/time.Microsecond), before+1)
 }
 
+// belowClosing is how far an epoch may be ahead of clk() so that every closed that is chosen from now
+// on lies above it, whichever proxy chooses it: that is ClockGap less a second (see Closing), of which
+// about a half is left for nodes whose clocks differ.
+const belowClosing = Stamp(ClockGap/time.Microsecond) / 2
+
+// far reports whether a later closed may lie below an epoch, which a Synch that met a stamp of the
+// future has put above it (docs/protocol.md 2.3, D).
+func (now Now) far(epoch Stamp) bool { return epoch > now.Clk+belowClosing }
+
 // EndedBeat is the beat of a session that ended by itself: it is dead at once for everybody
 // (docs/protocol.md 3.19, Shutdown).
 const EndedBeat = math.MaxInt64

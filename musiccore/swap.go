@@ -76,6 +76,15 @@ func (s Swap) withUnfenced(unfenced bool) Swap {
 	return s
 }
 
+// dirtyIfFar returns a Release that leaves the row dirty, and not unfenced, on an epoch that a later
+// closed may lie below: nobody could tell by the epoch that plain writes came after it.
+func (s Swap) dirtyIfFar(now Now) Swap {
+	if now.far(s.Set.Row.Epoch) {
+		s.Set.Row.Dirty, s.Set.Row.Unfenced = true, false
+	}
+	return s
+}
+
 // Preempt ends the term of a session that is dead and makes next the head,
 // a whole window above (docs/protocol.md 3.12, Preempt; paper §IV forcedRelease).
 func Preempt(r Row, next LockRef, w, clk Stamp) Swap {

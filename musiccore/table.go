@@ -67,7 +67,7 @@ func (k *key) raiseClosed(closed Stamp) {
 		return
 	}
 	t.synced, t.synch.stale = false, true
-	t.dirty = t.dirty || t.window.epoch < closed
+	t.dirty = t.dirty || t.window.far || t.window.epoch < closed
 }
 
 // FirstReference sets the lowest reference of the table's generation: lower ones belong to earlier
@@ -204,6 +204,9 @@ func (k *key) learn(set func(*tableFacts)) {
 // the table is strict, or anybody may begin the next term. A term that began while others could end
 // it remains so.
 func (k *key) isChecked() bool {
+	if k.term != nil && k.term.window.far && k.table.strictBelow != 0 {
+		return true // its epoch does not tell when it began
+	}
 	return k.table.strict || k.term.released() || !k.table.known(k.c.self.id) || (k.term != nil && k.term.window.epoch < k.table.strictBelow)
 }
 

@@ -35,6 +35,7 @@ type window struct {
 	epoch     Stamp
 	seq       Stamp   // epoch+seq is the next free stamp; it only grows
 	oldEpochs []Stamp // from before own Renews, as long as operations with their stamps are in flight
+	far       bool    // it may lie above a closed, or a strictBelow, that was chosen after it
 	released  Stamp   // not 0: the epoch of the row, which was released when it was made (once.go)
 }
 
@@ -341,6 +342,7 @@ func (k *key) openTerm(now Now, e *entry) {
 		dirty: r.DirtySince(k.table.closed), unfenced: r.UnfencedSince(k.table.closed),
 		lastRef: r.endOfBlock(e.ref), block: e.block,
 	}
+	k.term.window.far = now.far(r.Epoch)
 	if r.Epoch < max(k.table.altered, k.table.hidden) {
 		k.term.renewal.require(0)
 	}
