@@ -9,6 +9,7 @@ import (
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
 	"music/frontend/catalog"
+	"music/musiccore"
 )
 
 // disagreeing names what is waited for while not all nodes know of a change.
@@ -66,24 +67,25 @@ func (s *schema) keep(ctx context.Context, before map[[16]byte]*dataTable, found
 // proxy that starts they stand for the tables of before: its node may have missed the change that
 // made them critical, while other proxies give locks on them.
 func (r *schemaReader) criticalBefore(ctx context.Context, plain []*dataTable) (map[[16]byte]*dataTable, error) {
-	stored := map[[16]byte]string{}
-	iter := r.session.Query("SELECT id, settings FROM music.tables").Consistency(gocql.Quorum).IterContext(ctx)
+	stored := map[[16]byte]storedTable{}
+	iter := r.session.Query("SELECT id, closed, settings FROM music.tables").Consistency(gocql.Quorum).IterContext(ctx)
 	var id gocql.UUID
+	var closed int64
 	var settings string
-	for iter.Scan(&id, &settings) {
-		stored[id] = settings
+	for iter.Scan(&id, &closed, &settings) {
+		stored[id] = storedTable{closed: musiccore.Stamp(closed), text: settings}
 	}
 	if err := iter.Close(); err != nil {
 		return nil, fmt.Errorf("read music.tables: %w", err)
 	}
 	all := map[[16]byte]*dataTable{}
 	for _, t := range plain {
-		text := stored[t.ID]
-		if text == "" || text == plainSettings {
+		was := stored[t.ID]
+		if was.text == "" || was.text == plainSettings {
 			continue
 		}
-		t.stored.text = text
-		t.Settings, _ = storedSettings(text) // the defaults will do until the table is settled
+		t.stored = was
+		t.Settings, _ = storedSettings(was.text) // the defaults will do until the table is settled
 		all[t.ID] = t
 	}
 	return all, r.readColumns(ctx, slices.Collect(maps.Values(all))...)

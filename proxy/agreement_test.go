@@ -80,12 +80,12 @@ func TestNothingOpensOnTheWordOfANodeThatIsBehind(t *testing.T) {
 func TestATableThatWasCriticalBeforeTheStart(t *testing.T) {
 	n := startCQLNode(t, nil)
 	plain, critical, unreadable, unknown := gocql.UUID{1}, gocql.UUID{2}, gocql.UUID{3}, gocql.UUID{4}
-	rows := rowOf("id", plain[:], "settings", []byte(plainSettings))
+	rows := rowOf("id", plain[:], "closed", bigint(4), "settings", []byte(plainSettings))
 	for id, text := range map[gocql.UUID]string{critical: "unlocked=auto, key=row, scope=local, dc=dc1", unreadable: "key=column"} {
-		rows.Data = append(rows.Data, message.Row{id[:], []byte(text)})
+		rows.Data = append(rows.Data, message.Row{id[:], bigint(5), []byte(text)})
 	}
 	n.says(func(a asked) message.Message {
-		if a.text == "SELECT id, settings FROM music.tables" {
+		if a.text == "SELECT id, closed, settings FROM music.tables" {
 			assert.Equal(t, primitive.ConsistencyLevelQuorum, a.level)
 			return rows
 		}
@@ -101,6 +101,7 @@ func TestATableThatWasCriticalBeforeTheStart(t *testing.T) {
 	require.Len(t, before, 2)
 	assert.Equal(t, catalog.Settings{Unlocked: catalog.Auto, Row: true, Local: true, Centre: "dc1"}, before[critical].Settings)
 	assert.Equal(t, catalog.Settings{}, before[unreadable].Settings, "which refuse plain writes")
+	assert.EqualValues(t, 5, before[critical].stored.closed, "by which it is retired")
 
 	n.saysAlways(&message.Unavailable{ErrorMessage: "few"})
 	_, err = r.criticalBefore(t.Context(), read)
@@ -116,7 +117,6 @@ func TestAStartAtANodeThatIsBehind(t *testing.T) {
 			"SELECT keyspace_name, table_name, id": rowOf("keyspace_name", []byte("k"), "table_name", []byte("t"), "id", id[:], "comment", []byte{}, "flags", nil,
 				"gc_grace_seconds", []byte{0, 15, 0, 0}, "default_time_to_live", make([]byte, 4), "writetime(comment)", bigint(1)),
 			"SELECT keyspace_name, table_name FROM system_virtual": noRow("keyspace_name", "table_name"),
-			"SELECT id, settings FROM music.tables":                rowOf("id", id[:], "settings", settings),
 			"SELECT id, closed, settings FROM music.tables":        rowOf("id", id[:], "closed", bigint(5), "settings", settings),
 			"SELECT keyspace_name, table_name, column_name":        noRow("table_name", "column_name"),
 		} {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,8 +64,10 @@ func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
 	return max(now.Clk, t.stored.closed+1)
 }
 
-// raise stores a new closed with the settings. It returns errRaced if another proxy has stored some
-// first, which the next refresh reads.
+// raise stores a new closed with the settings, where both are still those that were read. It returns
+// errRaced if another proxy has stored some first, which the next refresh reads. The settings alone
+// would not do: they may be those that are there already, and those of before may come back while an
+// LWT is under way.
 func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	if err := s.heartbeat.look(ctx); err != nil { // the clocks may have stood still since the last look
 		return fmt.Errorf("raise closed of %s: %w", t, err)
@@ -77,8 +80,8 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	query := s.session.Query("INSERT INTO music.tables (id, closed, settings) VALUES (?, ?, ?) IF NOT EXISTS",
 		gocql.UUID(t.ID), int64(t.Closed), t.Settings.String())
 	if old != "" {
-		query = s.session.Query("UPDATE music.tables SET closed = ?, settings = ? WHERE id = ? IF settings = ?",
-			int64(t.Closed), t.Settings.String(), gocql.UUID(t.ID), old)
+		query = s.session.Query("UPDATE music.tables SET closed = ?, settings = ? WHERE id = ? IF settings = ? AND closed = ?",
+			int64(t.Closed), t.Settings.String(), gocql.UUID(t.ID), old, int64(t.stored.closed))
 	}
 	applied, err := query.Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
 	if err != nil {
@@ -91,9 +94,10 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 }
 
 // retire stores that a table is no longer critical, so that closed is raised again if it becomes
-// critical again.
+// critical again. An LWT that comes late finds another closed then, and changes nothing.
 func (s *schema) retire(ctx context.Context, t *dataTable) error {
-	_, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ?", plainSettings, gocql.UUID(t.ID), t.Settings.String()).
+	_, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ? AND closed = ?",
+		plainSettings, gocql.UUID(t.ID), t.Settings.String(), int64(cmp.Or(t.Closed, t.stored.closed))).
 		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
 	if err != nil {
 		return fmt.Errorf("retire %s: %w", t, err)

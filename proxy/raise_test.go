@@ -47,8 +47,9 @@ func (n *cqlNode) tablesAsked() (all []asked) {
 	return all
 }
 
-// closed is raised by one LWT, above what it was and only where the settings are still those that
-// were read: of two proxies one is first, and nobody takes an LWT of unknown outcome for his own.
+// closed is raised by one LWT, above what it was and only where it and the settings are still those
+// that were read: of two proxies one is first, although both want the settings that are there, and
+// nobody takes an LWT of unknown outcome for his own.
 func TestClosedIsRaisedByOneLWT(t *testing.T) {
 	for _, before := range []musiccore.Stamp{0, 1 << 60} {
 		for _, old := range []string{"", "old settings"} {
@@ -66,7 +67,7 @@ func TestClosedIsRaisedByOneLWT(t *testing.T) {
 			if old == "" {
 				assert.True(t, strings.HasSuffix(sent[0].text, " IF NOT EXISTS"), sent[0].text)
 			} else {
-				assert.Equal(t, map[string][]byte{"settings": []byte(old)}, sent[0].cond)
+				assert.Equal(t, map[string][]byte{"settings": []byte(old), "closed": bigint(int64(before))}, sent[0].cond)
 			}
 		}
 	}
@@ -77,6 +78,21 @@ func TestClosedIsRaisedByOneLWT(t *testing.T) {
 	}
 	_, s := closingBefore(t, applied(false))
 	assert.ErrorIs(t, s.raise(t.Context(), &dataTable{Critical: catalog.Critical{ID: [16]byte{5}}}, "old"), errRaced)
+}
+
+// That a table is no longer critical is stored where its row is still that of its last time as one: an
+// LWT that comes late changes nothing of the next.
+func TestATableIsRetiredByTheClosedOfItsTime(t *testing.T) {
+	for name, table := range map[string]*dataTable{
+		"settled": {stored: storedTable{closed: 70}, Critical: catalog.Critical{Closed: 77}}, "not settled": {stored: storedTable{closed: 77}},
+	} {
+		n, s := closingBefore(t, applied(true))
+		require.NoError(t, s.retire(t.Context(), table))
+		sent := n.tablesAsked()
+		require.Len(t, sent, 1)
+		assert.Equal(t, map[string][]byte{"settings": []byte(table.Settings.String()), "closed": bigint(77)}, sent[0].cond, name)
+		assert.Equal(t, plainSettings, string(sent[0].set["settings"]), name)
+	}
 }
 
 // A table whose settings are those that are stored, and one that has lost its comment, has the closed
