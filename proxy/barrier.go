@@ -54,14 +54,49 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	return nil, s.raise(ctx, t, known.text)
 }
 
-// closing returns the value to raise closed to. A table without lock rows has no epoch that could
-// be above it (docs/protocol.md 2.3, D). With unlocked=allow closed must not be ahead of the clock,
-// since plain writes would then be hidden by older writes under a lock.
-func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
-	if t.Made && t.Settings.Unlocked != catalog.Allow {
-		return musiccore.Closing(now, t.stored.closed)
+// closing returns the value to raise closed to: ahead of every allowed clock by which plain writes or
+// epochs may have been stamped (docs/protocol.md 2.3, D). A table that was critical from its CREATE on
+// has neither before it has lock rows. With unlocked=allow closed must not be ahead, since plain
+// writes would then be hidden by older writes under a lock. Where the table had lock rows that are
+// gone, lived, that comes second: nothing but the stamps keeps what is under way of those locks below
+// the next ones, and their epochs may be ahead by a closed that another proxy's clock has chosen.
+func (t *dataTable) closing(now musiccore.Now, lived bool) musiccore.Stamp {
+	switch {
+	case lived:
+		now.Clk += musiccore.Stamp(musiccore.ClockGap.Microseconds())
+	case t.Settings.Unlocked == catalog.Allow, t.born && !t.Made:
+		return max(now.Clk, t.stored.closed+1)
 	}
-	return max(now.Clk, t.stored.closed+1)
+	return musiccore.Closing(now, t.stored.closed)
+}
+
+// lived reports whether a table without lock rows may have had some since closed was raised: then a
+// generation of its name began after that. The one of an older table of its name began before. Both
+// times are of Cassandra's clocks. It returns errChanged if another proxy has made the lock table
+// meanwhile.
+func (s *schema) lived(ctx context.Context, t *dataTable) (bool, error) {
+	if t.Made || t.stored.closed == 0 {
+		return false, nil
+	}
+	_, began, err := s.lastCounted(ctx, t)
+	if err != nil || began == 0 {
+		return false, err
+	}
+	var raised int64
+	err = s.session.Query("SELECT WRITETIME(closed) FROM music.tables WHERE id = ?", gocql.UUID(t.ID)).Consistency(gocql.Quorum).ScanContext(ctx, &raised)
+	if err != nil {
+		return false, fmt.Errorf("read when closed of %s was raised: %w", t, err)
+	}
+	if began <= raised-2*musiccore.ClockGap.Microseconds() {
+		return false, nil
+	}
+	switch err = s.readCompanionID(ctx, t); {
+	case err == nil:
+		return false, fmt.Errorf("%w: %s has its lock table", errChanged, t)
+	case errors.Is(err, errChanged): // it is not there
+		return true, nil
+	}
+	return false, err
 }
 
 // raise stores a new closed with the settings, where both are still those that were read. It returns
@@ -69,6 +104,10 @@ func (t *dataTable) closing(now musiccore.Now) musiccore.Stamp {
 // would not do: they may be those that are there already, and those of before may come back while an
 // LWT is under way.
 func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
+	lived, err := s.lived(ctx, t)
+	if err != nil {
+		return err
+	}
 	if err := s.heartbeat.look(ctx); err != nil { // the clocks may have stood still since the last look
 		return fmt.Errorf("raise closed of %s: %w", t, err)
 	}
@@ -76,7 +115,7 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	if now.Clk == 0 {
 		return errNoClock
 	}
-	t.Closed = t.closing(now)
+	t.Closed = t.closing(now, lived)
 	query := s.session.Query("INSERT INTO music.tables (id, closed, settings) VALUES (?, ?, ?) IF NOT EXISTS",
 		gocql.UUID(t.ID), int64(t.Closed), t.Settings.String())
 	if old != "" {

@@ -11,20 +11,49 @@ import (
 	"music/musiccore"
 )
 
-// What closed is raised to: only where there are lock rows, and no plain writes any more, it lies
-// ahead of the clock.
+// What closed is raised to. It lies ahead of the clock wherever plain writes, or epochs, may be ahead of
+// this proxy's; not where there were none, nor where plain writes go on.
 func TestClosing(t *testing.T) {
-	now := musiccore.Now{Clk: 1000}
-	closed := func(made bool, unlocked catalog.Policy, before musiccore.Stamp) musiccore.Stamp {
-		table := &dataTable{stored: storedTable{closed: before}, Critical: catalog.Critical{Made: made, Settings: catalog.Settings{Unlocked: unlocked}}}
-		return table.closing(now)
+	now := musiccore.Now{Clk: 1 << 50}
+	ahead := func(by time.Duration) musiccore.Stamp { return now.Clk + musiccore.Stamp(by.Microseconds()) }
+	for name, c := range map[string]struct {
+		made, born, lived bool
+		unlocked          catalog.Policy
+		want              musiccore.Stamp
+	}{
+		"critical since its CREATE":                     {false, true, false, catalog.Reject, now.Clk},
+		"critical since its CREATE, plain writes go on": {false, true, false, catalog.Allow, now.Clk},
+		"critical later":                                {false, false, false, catalog.Reject, ahead(20 * time.Second)},
+		"critical later, in sections":                   {false, false, false, catalog.Auto, ahead(20 * time.Second)},
+		"critical later, plain writes go on":            {false, false, false, catalog.Allow, now.Clk},
+		"plain writes end":                              {true, false, false, catalog.Reject, ahead(20 * time.Second)},
+		"other settings":                                {true, true, false, catalog.Reject, ahead(20 * time.Second)},
+		"plain writes begin":                            {true, false, false, catalog.Allow, now.Clk},
+		"its lock rows are gone":                        {false, true, true, catalog.Reject, ahead(30 * time.Second)},
+		"its lock rows are gone, plain writes go on":    {false, false, true, catalog.Allow, ahead(30 * time.Second)},
+	} {
+		table := &dataTable{born: c.born, Critical: catalog.Critical{Made: c.made, Settings: catalog.Settings{Unlocked: c.unlocked}}}
+		assert.Equal(t, c.want, table.closing(now, c.lived), name)
+		table.stored.closed = 1 << 60
+		assert.Equal(t, musiccore.Stamp(1<<60+1), table.closing(now, c.lived), "%s: closed never falls", name)
 	}
-	assert.Equal(t, now.Clk, closed(false, catalog.Reject, 0), "no lock rows yet")
-	assert.Equal(t, now.Clk, closed(true, catalog.Allow, 0), "plain writes go on")
-	assert.Equal(t, musiccore.Closing(now, 0), closed(true, catalog.Reject, 0))
-	for _, unlocked := range []catalog.Policy{catalog.Reject, catalog.Allow} {
-		assert.Greater(t, closed(true, unlocked, 1<<50), musiccore.Stamp(1<<50), "closed never falls")
-	}
+}
+
+// Where clocks differ as much as they may, closed lies above every plain write of before, and above
+// the stamps of locks whose rows are gone: their windows began at a closed that another proxy chose.
+func TestClosingIsAboveWhatFasterClocksStamped(t *testing.T) {
+	const second = musiccore.Stamp(1_000_000)
+	cluster := 1 << 20 * second
+	slow, fast := musiccore.Now{Clk: cluster - 10*second}, musiccore.Now{Clk: cluster + second}
+	plain := cluster + 9*second // by a node that is ahead
+	table := &dataTable{}
+	assert.Greater(t, table.closing(slow, false), plain)
+
+	table.stored.closed = table.closing(fast, false)
+	window := musiccore.Stamp(musiccore.Defaults().Window)
+	last := table.stored.closed + window
+	slow.Clk += 3 * second // it took that long to lock, to write and to drop the lock table
+	assert.Greater(t, table.closing(slow, true), last)
 }
 
 // schemaOfCore returns a schema with one core, whose session is valid at now.

@@ -23,6 +23,8 @@ type dataTable struct {
 	catalog.Critical
 	definition     string          // all columns with their types, to detect changes
 	hidden         musiccore.Stamp // the highest stamp that is hidden by a column that was dropped and is back; 0 if there is none
+	written        int64           // when its comment was written, by Cassandra
+	born           bool            // its comment has marked it since its CREATE
 	named          bool            // it is critical only by a pattern of the configuration
 	stored         storedTable     // its row in music.tables
 	ignored        string          // settings of the comment that are ignored while there are lock rows

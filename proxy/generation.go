@@ -153,18 +153,22 @@ func (s *schema) makeCompanion(ctx context.Context, t *dataTable, version gocql.
 // zero if there was none. All nodes must agree that this companion is gone: else another proxy may
 // have just created it, and a second one would hide its lock rows.
 func (r *schemaReader) lastCompanion(ctx context.Context, t *dataTable, version gocql.UUID) (last uuid.UUID, late []string, err error) {
-	var counted gocql.UUID
-	err = r.session.Query("SELECT companion FROM music.generations WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.name).
-		Consistency(gocql.Quorum).ScanContext(ctx, &counted)
-	switch {
-	case errors.Is(err, gocql.ErrNotFound):
-		return last, nil, nil
-	case err != nil:
-		return last, nil, fmt.Errorf("read music.generations of %s: %w", t, err)
-	case !r.agreed(ctx, version):
-		return last, []string{disagreeing}, nil
+	last, _, err = r.lastCounted(ctx, t)
+	if last != uuid.Nil && !r.agreed(ctx, version) {
+		return uuid.Nil, []string{disagreeing}, nil
 	}
-	return uuid.UUID(counted), nil, nil
+	return last, nil, err
+}
+
+// lastCounted returns the id of the last companion of a table of this name in music.generations, and
+// when its generation began; zero if there was none.
+func (r *schemaReader) lastCounted(ctx context.Context, t *dataTable) (last uuid.UUID, began int64, err error) {
+	err = r.session.Query("SELECT companion, WRITETIME(companion) FROM music.generations WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.name).
+		Consistency(gocql.Quorum).ScanContext(ctx, (*gocql.UUID)(&last), &began)
+	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
+		return uuid.Nil, 0, fmt.Errorf("read music.generations of %s: %w", t, err)
+	}
+	return last, began, nil
 }
 
 // readCompanionID reads the id of the companion, which the first proxy to create it has chosen.

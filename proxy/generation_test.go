@@ -159,10 +159,10 @@ func TestOneLockTableIsMade(t *testing.T) {
 		want uuid.UUID
 		late []string
 	}{
-		"none before":                        {noRow("companion"), host, uuid.Nil, nil},
-		"none before, the home node is away": {noRow("companion"), "another", uuid.Nil, nil},
-		"one counted, all agree":             {rowOf("companion", counted[:]), host, counted, nil},
-		"one counted, the home node is away": {rowOf("companion", counted[:]), "another", uuid.Nil, []string{disagreeing}},
+		"none before":                        {noRow("companion", "writetime(companion)"), host, uuid.Nil, nil},
+		"none before, the home node is away": {noRow("companion", "writetime(companion)"), "another", uuid.Nil, nil},
+		"one counted, all agree":             {rowOf("companion", counted[:], "writetime(companion)", bigint(1)), host, counted, nil},
+		"one counted, the home node is away": {rowOf("companion", counted[:], "writetime(companion)", bigint(1)), "another", uuid.Nil, []string{disagreeing}},
 	} {
 		n := startCQLNode(t, nil)
 		n.saysAlways(c.row)

@@ -18,6 +18,9 @@ import (
 	"music/musiccore"
 )
 
+// closedRaised is when closed was raised last, in microseconds.
+const closedRaised = 1 << 40
+
 // closingBefore is the schema of a proxy before a node that is played; stored says what an LWT on
 // music.tables is answered.
 func closingBefore(t *testing.T, stored message.Message) (*cqlNode, *schema) {
@@ -26,8 +29,13 @@ func closingBefore(t *testing.T, stored message.Message) (*cqlNode, *schema) {
 	clocks.observe(time.Now(), time.Now(), time.Now())
 	other := clusterClock(time.Now, nil)
 	n := startCQLNode(t, func(a asked) message.Message {
-		if strings.Contains(a.text, "music.tables") {
+		switch {
+		case strings.Contains(a.text, "WRITETIME(closed)"):
+			return rowOf("writetime(closed)", bigint(closedRaised))
+		case strings.Contains(a.text, "music.tables"):
 			return stored
+		case strings.Contains(a.text, "music.generations"):
+			return noRow("companion", "writetime(companion)")
 		}
 		return other(a)
 	})
@@ -78,6 +86,61 @@ func TestClosedIsRaisedByOneLWT(t *testing.T) {
 	}
 	_, s := closingBefore(t, applied(false))
 	assert.ErrorIs(t, s.raise(t.Context(), &dataTable{Critical: catalog.Critical{ID: [16]byte{5}}}, "old"), errRaced)
+}
+
+// A table whose lock table is gone had lock rows if a generation of its name may have begun after
+// closed was raised, by clocks that may differ. That of an older table of its name had begun long
+// before, and where none has begun closed was raised for the first. If the lock table is there by now
+// the schema is read again.
+func TestATableThatHadLockRows(t *testing.T) {
+	gap := musiccore.ClockGap.Microseconds()
+	for name, c := range map[string]struct {
+		made   bool
+		closed musiccore.Stamp
+		counts message.Message
+		want   bool
+	}{
+		"never closed":                        {false, 0, nil, false},
+		"it has them":                         {true, 5, nil, false},
+		"no generation yet":                   {false, 5, noRow("companion", "writetime(companion)"), false},
+		"a generation since":                  {false, 5, generationSince(closedRaised + 1), true},
+		"a generation since, by slower clock": {false, 5, generationSince(closedRaised - 2*gap + 1), true},
+		"one of an older table":               {false, 5, generationSince(closedRaised - 2*gap), false},
+	} {
+		n, s := closingBefore(t, applied(true))
+		companion := noRow("id")
+		n.says(func(a asked) message.Message {
+			switch {
+			case strings.Contains(a.text, "music.generations"):
+				return c.counts
+			case strings.Contains(a.text, "system_schema.tables"):
+				return companion
+			}
+			return rowOf("writetime(closed)", bigint(closedRaised))
+		})
+		lived, err := s.lived(t.Context(), &dataTable{keyspace: "bank", name: "t", stored: storedTable{closed: c.closed}, Critical: catalog.Critical{Made: c.made}})
+		require.NoError(t, err, name)
+		assert.Equal(t, c.want, lived, name)
+		for _, a := range n.take() {
+			assert.True(t, a.level == primitive.ConsistencyLevelQuorum || strings.Contains(a.text, "system_schema"), a.text)
+		}
+		companion = rowOf("id", make([]byte, 16))
+		lived, err = s.lived(t.Context(), &dataTable{keyspace: "bank", name: "t", stored: storedTable{closed: c.closed}, Critical: catalog.Critical{Made: c.made}})
+		assert.False(t, lived, name)
+		assert.Equal(t, c.want, readAgain(err), name)
+	}
+	for name, answer := range failures() {
+		n, s := closingBefore(t, applied(true))
+		n.saysAlways(answer)
+		_, err := s.lived(t.Context(), &dataTable{stored: storedTable{closed: 5}})
+		assert.Error(t, err, name)
+	}
+}
+
+// generationSince is the row of a name of which a generation began then.
+func generationSince(at int64) message.Message {
+	companion := gocql.UUID{9}
+	return rowOf("companion", companion[:], "writetime(companion)", bigint(at))
 }
 
 // That a table is no longer critical is stored where its row is still that of its last time as one: an

@@ -74,15 +74,16 @@ func (r *schemaReader) readColumns(ctx context.Context, tables ...*dataTable) er
 type columnRow struct {
 	name, cqlType, kind string
 	position            int
+	written             int64
 }
 
 // readPresent reads the columns that tables have.
 func (r *schemaReader) readPresent(ctx context.Context, f *family) error {
-	iter := r.ask("SELECT keyspace_name, table_name, column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name IN ? AND table_name IN ?",
+	iter := r.ask("SELECT keyspace_name, table_name, column_name, type, kind, position, WRITETIME(type) FROM system_schema.columns WHERE keyspace_name IN ? AND table_name IN ?",
 		f.keyspaces, f.names).IterContext(ctx)
 	read := map[[2]string][]columnRow{}
 	var table [2]string
-	for c := (columnRow{}); iter.Scan(&table[0], &table[1], &c.name, &c.cqlType, &c.kind, &c.position); {
+	for c := (columnRow{}); iter.Scan(&table[0], &table[1], &c.name, &c.cqlType, &c.kind, &c.position, &c.written); {
 		read[table] = append(read[table], c)
 	}
 	if err := iter.Close(); err != nil {
@@ -119,7 +120,15 @@ func (t *dataTable) setColumns(rows []columnRow, release string) {
 		}
 	}
 	t.definition = text.String()
+	t.born = t.commentSince(rows)
 	t.cover(partition, clustering)
+}
+
+// commentSince reports whether the comment marks the table, and is as old as all of its columns. A
+// CREATE writes them at once; an ALTER writes the properties anew, and no column that it leaves alone.
+func (t *dataTable) commentSince(rows []columnRow) bool {
+	later := func(c columnRow) bool { return c.written != t.written }
+	return t.Marked && !t.named && t.written != 0 && len(rows) > 0 && !slices.ContainsFunc(rows, later)
 }
 
 // manyCells reports whether a column has a cell for each of its elements or fields.

@@ -158,7 +158,7 @@ func (r *schemaReader) readTables(ctx context.Context, rules config.Music) (all 
 			names[[2]string{keyspace, name}] = companion{uuid.UUID(id), grace}
 			continue
 		}
-		t := &dataTable{keyspace: keyspace, name: name, Critical: catalog.Critical{ID: id, Mortal: ttl > 0}}
+		t := &dataTable{keyspace: keyspace, name: name, written: written, Critical: catalog.Critical{ID: id, Mortal: ttl > 0}}
 		t.readComment(comment)
 		t.named = !t.Marked && rules.CriticalByName(keyspace, name)
 		t.Marked = t.Marked || t.named

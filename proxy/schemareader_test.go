@@ -46,7 +46,7 @@ func (p playedSchema) answer(a asked) message.Message {
 	case "system_schema.tables":
 		return p.rows(a, "keyspace_name", "table_name", "id", "comment", "flags", "gc_grace_seconds", "default_time_to_live", "writetime(comment)")
 	case "system_schema.columns":
-		return p.rows(a, "keyspace_name", "table_name", "column_name", "type", "kind", "position")
+		return p.rows(a, "keyspace_name", "table_name", "column_name", "type", "kind", "position", "writetime(type)")
 	case "system_schema.dropped_columns":
 		return p.only(3, a, "keyspace_name", "table_name", "column_name", "dropped_time")
 	case "system_schema.views":
@@ -85,7 +85,7 @@ func (p playedSchema) only(i int, a asked, columns ...any) *message.RowsResult {
 	}
 	values := map[string][]byte{
 		"keyspace_name": []byte(p.keyspace(i)), "table_name": []byte(p.name(i)), "base_table_name": []byte(p.name(i)), "view_name": []byte("v"),
-		"id": id[:], "comment": []byte("@critical"), "gc_grace_seconds": bigint(864_000)[4:], "default_time_to_live": bigint(0)[4:], "writetime(comment)": bigint(p.written),
+		"id": id[:], "comment": []byte("@critical"), "gc_grace_seconds": bigint(864_000)[4:], "default_time_to_live": bigint(0)[4:], "writetime(comment)": bigint(p.written), "writetime(type)": bigint(p.written),
 		"column_name": []byte("key_of_" + p.keyspace(i) + p.name(i)), "type": []byte("int"), "kind": []byte("partition_key"), "position": bigint(0)[4:],
 		"dropped_time": bigint(1000), "closed": bigint(77), "settings": []byte("unlocked=reject, key=partition"),
 		"durable_writes": {map[bool]byte{true: 0, false: 1}[i/3 == 1]},

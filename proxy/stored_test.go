@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net"
+	"slices"
 	"testing"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -135,6 +136,30 @@ func TestKeysOfRows(t *testing.T) {
 		table.Settings.Row, table.Key = false, nil
 		require.NoError(t, (&schemaReader{session: s.Session, release: "5.0.8"}).readColumns(t.Context(), table))
 		assert.Len(t, table.Key, 2)
+	}
+}
+
+// A table was born critical if nothing but its CREATE has written its comment: then it never took a plain
+// write. One that became critical later did, whatever has changed with that or since.
+func TestWhichTablesWereBornCritical(t *testing.T) {
+	s := cassandratest.NewKeyspace(t, cassandratest.Version(0))
+	s.Do("CREATE TABLE KS.born (k int, c int, v int, st int static, PRIMARY KEY (k, c)) WITH comment = '@critical'")
+	s.Do("CREATE TABLE KS.later (k int, c int, v int, PRIMARY KEY (k, c))")
+	s.Do("ALTER TABLE KS.later WITH comment = '@critical'")
+	s.Do("CREATE TABLE KS.renamed (k int, c int, v int, PRIMARY KEY (k, c))")
+	s.Do("ALTER TABLE KS.renamed WITH comment = '@critical'")
+	s.Do("ALTER TABLE KS.renamed RENAME k TO a AND c TO b")
+	s.Do("CREATE TABLE KS.named (k int, v int, PRIMARY KEY (k))")
+	rules := config.Music{Critical: []string{s.Name + ".named"}}
+	r := &schemaReader{session: s.Session, release: "5.0.8", rules: new(criticalRules)}
+	all, _, _, err := r.readTables(t.Context(), rules)
+	require.NoError(t, err)
+	all = slices.DeleteFunc(all, func(t *dataTable) bool { return t.keyspace != s.Name })
+	require.Len(t, all, 4)
+	require.NoError(t, r.readColumns(t.Context(), all...))
+	for _, table := range all {
+		assert.True(t, table.Marked, table.name)
+		assert.Equal(t, table.name == "born", table.born, "%s: %d", table.name, table.written)
 	}
 }
 
