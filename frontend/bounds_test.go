@@ -211,3 +211,41 @@ func heap() int64 {
 	runtime.ReadMemStats(&s)
 	return int64(s.HeapAlloc)
 }
+
+// countingLists are Locks whose lists are made when the test says so.
+type countingLists struct {
+	Locks
+	asked, made chan struct{}
+}
+
+// List implements Locker.
+func (l countingLists) List(musiccore.Key) ([]musiccore.Listing, []string) {
+	l.asked <- struct{}{}
+	<-l.made
+	return nil, nil
+}
+
+// A few LIST LOCKS of all clients are answered at once: each takes far more memory than its answer, which is counted until it is sent.
+func TestListsAreBounded(t *testing.T) {
+	const clients = 3 * listsAtOnce
+	locks := countingLists{asked: make(chan struct{}, clients), made: make(chan struct{})}
+	r := newRig(t, func(o *Options) { o.Locks = locks })
+	var all []*peer
+	for range clients {
+		client, _ := r.login(dialect{version: v4})
+		client.send(1, query("LIST LOCKS"))
+		all = append(all, client)
+	}
+	for range listsAtOnce {
+		<-locks.asked
+	}
+	all[0].silent()
+	assert.Empty(t, locks.asked)
+	for range clients {
+		locks.made <- struct{}{}
+	}
+	for _, client := range all {
+		assert.IsType(t, &message.RowsResult{}, client.answer(1))
+	}
+	assert.Eventually(t, func() bool { return r.server.memory.InUse() == 0 }, patience, time.Millisecond)
+}

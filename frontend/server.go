@@ -92,6 +92,7 @@ type Server struct {
 	Options
 	buffers   relay.Buffers
 	memory    *relay.Budget
+	listing   chan struct{}  // holds a value for each LIST LOCKS that is being answered
 	clientLog zerolog.Logger // Log with a bound, for events that clients cause
 	prepared  *preparedStatements
 	turns     turns
@@ -103,10 +104,14 @@ type Server struct {
 	wg    sync.WaitGroup
 }
 
+// listsAtOnce is how many LIST LOCKS of all connections are answered at once: their rows take far more
+// memory than the answers.
+const listsAtOnce = 4
+
 // NewServer returns a server. Serve starts it.
 func NewServer(o Options) *Server {
 	messages := func() int { return o.Limits().Messages }
-	return &Server{Options: o, memory: relay.NewBudget(messages), clientLog: sampled(o.Log), prepared: newStatements(o.Limits), conns: map[*conn]struct{}{}}
+	return &Server{Options: o, memory: relay.NewBudget(messages), listing: make(chan struct{}, listsAtOnce), clientLog: sampled(o.Log), prepared: newStatements(o.Limits), conns: map[*conn]struct{}{}}
 }
 
 // Serve accepts clients until ctx ends or the listener fails. Then it drains: it waits, for at most

@@ -216,13 +216,30 @@ func (a *lockExecution) list() *wire.Failure {
 		only.Table = s.Critical.ID
 	}
 	c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
-	c.answerLater(h.Stream, func() []byte {
+	o := c.begin(h.Stream)
+	o.finishLater(func() {
 		c.listing <- struct{}{} // one answer at a time, and only if the client reads its answers
 		defer func() { <-c.listing }()
 		c.down.Out.Room(c.done)
-		return c.listEnvelope(h.Stream, only)
+		raw := c.listInTurn(h.Stream, only)
+		if n := len(raw); n > 0 && c.server.memory.Acquire(n, c.done) {
+			o.answer(raw)
+			c.server.memory.Give(n)
+		}
 	})
 	return nil
+}
+
+// listInTurn is listEnvelope for listsAtOnce connections of the server at a time. It returns nil if the
+// connection ends before its turn.
+func (c *conn) listInTurn(stream int16, only musiccore.Key) []byte {
+	select {
+	case c.server.listing <- struct{}{}:
+		defer func() { <-c.server.listing }()
+		return c.listEnvelope(stream, only)
+	case <-c.done:
+		return nil
+	}
 }
 
 // listColumns returns the columns of LIST LOCKS.
