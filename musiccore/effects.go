@@ -297,7 +297,7 @@ type Request struct {
 	Lease  time.Duration // 0: that of the reference, at first the table's; the caller limits it to the table's
 	AtOnce bool          // WAIT 0s: behind others, answered once its reference is known
 	NoWait bool
-	Owner  string
+	Owner  string    // the AS of its LOCK, for people
 	Token  [16]byte  // not zero: the same LOCK again finds the same reference
 	Closed Stamp     // of the table (docs/protocol.md 2.3, D)
 	Place  Place     `json:",omitzero"`

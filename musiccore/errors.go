@@ -11,7 +11,7 @@ import (
 var (
 	// ErrNotHeld: the reference waits, was never given, or is of another key.
 	ErrNotHeld = errors.New("musiccore: lock reference is not the holder")
-	// ErrLost: the reference expired, was given back or was preempted, and that is final: nothing
+	// ErrLost: the reference expired, was released or was preempted, and that is final: nothing
 	// succeeds under it any more, at any proxy, whichever session dies (key.isFinal).
 	ErrLost = errors.New("musiccore: lock is lost")
 	// ErrReleased is the ErrLost of a reference that was given back here.

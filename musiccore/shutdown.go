@@ -12,7 +12,7 @@ func (c *Core) checkSession(now Now) bool {
 	c.now = now.Boot
 	if n := c.self.stood.Load(); n != c.far.stood {
 		c.far.stood, c.far.notBefore = n, now.Boot // what was asked for before counts from clocks that stood still
-		for _, id := range c.sortedOut() { // and so does what was lent
+		for _, id := range c.sortedOut() {         // and so does what was lent
 			c.recallLent(id)
 		}
 	}

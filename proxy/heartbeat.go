@@ -270,7 +270,7 @@ func (l *heartbeat) replace(locks *locks, s *schema) {
 	next := l.rejoin()
 	l.tries.last = 0
 	locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Rejoin(now, next) })
-	s.doubt()
+	s.rereadSchema()
 }
 
 // drain blocks until the cores have settled everything, or ctx ends. Core.Drain must have been

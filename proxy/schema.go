@@ -272,9 +272,9 @@ func (s *schema) modeChanging(t *dataTable) {
 	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.ModeChanging(now, t.ID) })
 }
 
-// doubt has the whole schema read again, because this proxy's session has ended: until others know
+// rereadSchema has the whole schema read again, because this proxy's session has ended: until others know
 // the next one, no other proxy waits for this one to follow. The cores know that, too.
-func (s *schema) doubt() { s.unsure.Store(true) }
+func (s *schema) rereadSchema() { s.unsure.Store(true) }
 
 // tellCores passes each table's state to the cores, also of those that are not settled: an
 // operation with another proxy's reference may come before any LOCK. self is this proxy's session

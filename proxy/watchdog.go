@@ -41,7 +41,7 @@ func (v *watchdog) look(ctx context.Context) {
 	worst := 0
 	for i, s := range v.shards {
 		v.stalled[i]++
-		if s.moves() {
+		if s.makesProgress() {
 			v.stalled[i] = 0
 		}
 		worst = max(worst, v.stalled[i])
@@ -58,9 +58,9 @@ func (v *watchdog) look(ctx context.Context) {
 	v.resign(ctx)
 }
 
-// moves reports whether the shard's mutex has been free since the last call. If it is not free now,
+// makesProgress reports whether the shard's mutex has been free since the last call. If it is not free now,
 // a goroutine waits for it.
-func (s *shard) moves() bool {
+func (s *shard) makesProgress() bool {
 	switch {
 	case s.probing.Load():
 		return false

@@ -62,7 +62,7 @@ func (p program) lockCommand() *cobra.Command {
 		Long: "Run a command while holding a lock: that of a name, or of a key of a critical table. KEY is the value of the partition key, or\n" +
 			"column=value for each column of the key. The command finds the reference in LOCK_REF, for statements USING LOCK.\n\n" +
 			"The lease is renewed while the command runs. Where it cannot be, the command's process group gets SIGTERM when a fifth of the\n" +
-			"lease is left, and SIGKILL before its end. The lock is given back on any end.\n\n" +
+			"lease is left, and SIGKILL before its end. The lock is released on any end.\n\n" +
 			"Ends with the status of the command (128 and the signal that ended it), or 75 where the lock was not acquired, or not to the end of a\n" +
 			"command that says 0.",
 		Example: "  music lock nightly-report --wait 0s -- ./report.sh\n" +
@@ -149,7 +149,7 @@ func (r *lockRun) run() error {
 	case errors.Is(lost, client.ErrLost):
 		r.say(lost.Error())
 	case lost != nil:
-		r.say("the lock could not be given back, and ends with its lease: " + lost.Error())
+		r.say("the lock could not be released, and ends with its lease: " + lost.Error())
 	}
 	if errors.Is(lost, client.ErrLost) && status == 0 {
 		status = statusNotAcquired

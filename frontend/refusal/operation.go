@@ -29,9 +29,9 @@ func OfOperation(err error, t *catalog.Table, ref int64) *wire.Failure {
 	case errors.Is(err, musiccore.ErrNotHeld):
 		return wire.Invalid("MUSIC_NOT_HELD: lock_ref %d does not hold this key of %s: it still waits, or was never given for this key; nothing was done: LOCK … USING LOCK %[1]d goes on waiting and returns its state", ref, t)
 	case errors.Is(err, musiccore.ErrReleased):
-		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s was given back by UNLOCK; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
+		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s was released by UNLOCK; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
 	case errors.Is(err, musiccore.ErrLost):
-		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s has expired, was preempted or was given back; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
+		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s has expired, was preempted or was released; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
 	case errors.Is(err, musiccore.ErrTooLarge):
 		return wire.Invalid("MUSIC_REFUSED: this key of %s cannot be locked, and trying again does not help: %s; an operator of Cassandra can repair it (docs/runbook.md, MUSIC_REFUSED); nothing was done", t, tooLarge(err))
 	case errors.Is(err, musiccore.ErrPoisoned):

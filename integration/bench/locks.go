@@ -26,8 +26,8 @@ func (s settings) locks(r *report, _ *child) error {
 	const warm = time.Second // each, three times, for Java's compiler
 	_, fault := compare("warm", n.lanes(32, append(ways(), longer()...)), 1, warm)
 	fault = errors.Join(fault, s.conditionsOn(n, r))
-	if s.only.MatchString(abreast) {
-		fault = errors.Join(fault, n.abreast(s, r))
+	if s.only.MatchString(proxyCounts) {
+		fault = errors.Join(fault, n.proxyCounts(s, r))
 	}
 	if s.only.MatchString("what sections leave behind") {
 		fault = errors.Join(fault, n.growth(r))

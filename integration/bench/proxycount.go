@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// abreast names the comparison of one, two and three proxies in front of a node.
-const abreast = "12 clients, a key each, over one, two and three proxies"
+// proxyCounts names the comparison of one, two and three proxies in front of a node.
+const proxyCounts = "12 clients, a key each, over one, two and three proxies"
 
-// abreast measures the same clients over one, two and three proxies, which share the processors with the node: what they do in a
+// proxyCounts measures the same clients over one, two and three proxies, which share the processors with the node: what they do in a
 // second tells little, but the processor time of all proxies for each write tells what a further proxy costs.
-func (n *realNode) abreast(s settings, r *report) error {
+func (n *realNode) proxyCounts(s settings, r *report) error {
 	const clients = 12
 	proxies := []*child{n.proxy}
 	for range 2 {
@@ -35,7 +35,7 @@ func (n *realNode) abreast(s settings, r *report) error {
 		}
 		all = append(all, n.lanesOver(clients, some, proxies[:count]...)...)
 	}
-	found, err := compare(abreast, all, fewer(s.rounds), 20*s.span)
+	found, err := compare(proxyCounts, all, fewer(s.rounds), 20*s.span)
 	found.tell(os.Stdout)
 	r.Node = append(r.Node, found)
 	return err
