@@ -348,6 +348,7 @@ func appendValues(dst []byte, values [][]byte) []byte {
 // write with IN as one statement per key.
 func (b *lockedBatch) anew() *wire.Failure {
 	var all []lockStatement
+	split := 0
 	for i := range b.children {
 		if b.children[i].unlockedChild != nil {
 			all = append(all, b.children[i])
@@ -357,11 +358,17 @@ func (b *lockedBatch) anew() *wire.Failure {
 		if f != nil {
 			return f
 		}
-		all = append(all, ones...)
+		for k := range ones[min(1, len(ones)):] {
+			split += ones[k].Size()
+		}
+		switch all = append(all, ones...); {
+		case len(all) > math.MaxUint16:
+			return wire.Invalid("MUSIC_REFUSED: one batch can have at most %d statements, with one for each key that IN names", math.MaxUint16)
+		case split > statement.MaxSplit:
+			return statement.TooMuchSplit()
+		}
 	}
-	if b.children = all; len(all) > math.MaxUint16 {
-		return wire.Invalid("MUSIC_REFUSED: one batch can have at most %d statements, with one for each key that IN names", math.MaxUint16)
-	}
+	b.children = all
 	b.count()
 	return nil
 }

@@ -344,6 +344,9 @@ func (a *lockExecution) anew() (batch *lockedBatch, f *wire.Failure) {
 	if s.Auto() && s.Parsed.Verb == rewrite.Batch {
 		return a.message()
 	}
+	if s.PlainWrite() {
+		*s = s.clone() // its values are those of all statements that are made of it
+	}
 	all, f := s.each()
 	switch {
 	case f != nil:

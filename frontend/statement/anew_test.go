@@ -2,6 +2,8 @@ package statement
 
 import (
 	"encoding/binary"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/rewrite"
 )
 
@@ -96,17 +99,20 @@ func TestEach(t *testing.T) {
 
 // What IN cannot name is refused: several keys under one lock or with IF, what is no key, and too many.
 func TestEachIsRefused(t *testing.T) {
-	many := strings.TrimSuffix(strings.Repeat("1, ", 40), ", ")
+	many, quoted := "0", "'0'"
+	for i := 1; i < 40; i++ {
+		many, quoted = many+fmt.Sprintf(", %d", i), quoted+fmt.Sprintf(", '%d'", i)
+	}
 	for text, says := range map[string]string{
-		"UPDATE t USING LOCK 5 SET v = 1 WHERE a IN ('x', 'y') AND b = 1 AND c = 2":                       "MUSIC_KEY: the statement names 2 keys by IN",
-		"UPDATE t USING LOCK 5 SET v = 1 WHERE a IN () AND b = 1 AND c = 2":                               "MUSIC_KEY: the statement names 0 keys by IN",
-		"BEGIN BATCH USING LOCK 5 DELETE FROM t WHERE a IN ('x', 'y') AND b = 1 APPLY BATCH":              "MUSIC_KEY: the statement names 2 keys by IN",
-		"UPDATE t SET v = 1 WHERE a IN ('x', 'y') AND b = 1 AND c = 2 IF v = 1":                           "IN on the partition key is not supported with conditional updates",
-		"DELETE FROM t WHERE a IN ('x', 'y') AND b = 1 AND c = 2 IF EXISTS":                               "IN on the partition key is not supported with conditional deletions",
-		"UPDATE t SET v = 1 WHERE a IN ('x', 'x') AND b = 1 AND c IN (2) IF v = 1":                        "IN on the partition key is not supported with conditional updates",
-		"UPDATE t SET v = 1 WHERE a IN ('x') AND b = 1 AND c IN (2, 3) IF v = 1":                          "IN on the clustering key columns is not supported with conditional updates",
-		"UPDATE t SET v = 1 WHERE a IN ('x') AND b = 1 AND c > 2 IF v = 1":                                "MUSIC_REFUSED",
-		"DELETE FROM t WHERE a IN (" + strings.ReplaceAll(many, "1", "'1'") + ") AND b IN (" + many + ")": "MUSIC_REFUSED: one statement writes 1000 keys",
+		"UPDATE t USING LOCK 5 SET v = 1 WHERE a IN ('x', 'y') AND b = 1 AND c = 2":          "MUSIC_KEY: the statement names 2 keys by IN",
+		"UPDATE t USING LOCK 5 SET v = 1 WHERE a IN () AND b = 1 AND c = 2":                  "MUSIC_KEY: the statement names 0 keys by IN",
+		"BEGIN BATCH USING LOCK 5 DELETE FROM t WHERE a IN ('x', 'y') AND b = 1 APPLY BATCH": "MUSIC_KEY: the statement names 2 keys by IN",
+		"UPDATE t SET v = 1 WHERE a IN ('x', 'y') AND b = 1 AND c = 2 IF v = 1":              "IN on the partition key is not supported with conditional updates",
+		"DELETE FROM t WHERE a IN ('x', 'y') AND b = 1 AND c = 2 IF EXISTS":                  "IN on the partition key is not supported with conditional deletions",
+		"UPDATE t SET v = 1 WHERE a IN ('x', 'x') AND b = 1 AND c IN (2) IF v = 1":           "IN on the partition key is not supported with conditional updates",
+		"UPDATE t SET v = 1 WHERE a IN ('x') AND b = 1 AND c IN (2, 3) IF v = 1":             "IN on the clustering key columns is not supported with conditional updates",
+		"UPDATE t SET v = 1 WHERE a IN ('x') AND b = 1 AND c > 2 IF v = 1":                   "MUSIC_REFUSED",
+		"DELETE FROM t WHERE a IN (" + quoted + ") AND b IN (" + many + ")":                  "MUSIC_REFUSED: one statement writes 1000 keys",
 	} {
 		_, f := autoStatement(t, false, text).Each()
 		require.NotNil(t, f, text)
@@ -222,5 +228,72 @@ func TestLiteralsOfJSON(t *testing.T) {
 		if ok {
 			assert.Equal(t, c[2], literal, "%v", c)
 		}
+	}
+}
+
+// allocated returns how many bytes f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A write with IN of several keys takes no memory by its number of keys: under a lock it is refused
+// before anything is made of it, and in sections of their own the statements share what they have in
+// common, within a bound.
+func TestEachIsBounded(t *testing.T) {
+	keys := make([]int32, 100)
+	for i := range keys {
+		keys[i] = int32(i)
+	}
+	large, bounded, small := strings.Repeat("v", 257<<10), strings.Repeat("v", 10<<10), strings.Repeat("v", 9<<10)
+	for _, c := range []struct{ text, value, says string }{
+		{"UPDATE t USING LOCK 1 SET v = ? WHERE a = 'x' AND b IN ? AND c = 1", large, "MUSIC_KEY: the statement names 100 keys"},
+		{"UPDATE t SET v = ? WHERE a = 'x' AND b IN ? AND c = 1 IF EXISTS", large, "IN on the partition key"},
+		{"UPDATE t SET v = ? WHERE a = 'x' AND b IN ? AND c = 1", large, "MUSIC_REFUSED: with one statement for each key"},
+		{"UPDATE t SET v = ? WHERE a = 'x' AND b IN ? AND c = 1", bounded + bounded, "MUSIC_REFUSED: with one statement for each key"},
+		{"UPDATE t SET v = ? WHERE a = 'x' AND b IN ? AND c = 1", small, ""},
+	} {
+		s := autoStatement(t, false, c.text, c.value, list(keys...))
+		var all []Statement
+		says := ""
+		n := allocated(func() {
+			var f *wire.Failure
+			if all, f = s.Each(); f != nil {
+				says = f.Text
+			}
+		})
+		assert.Less(t, n, uint64(300<<10), c.text)
+		assert.Contains(t, says, c.says)
+		if c.says != "" {
+			continue
+		}
+		require.Empty(t, says)
+		require.Len(t, all, len(keys))
+		assert.Same(t, &all[0].Values[0][0], &all[99].Values[0][0])
+		assert.Same(t, all[0].Parsed, all[99].Parsed)
+	}
+}
+
+// Of a list with more values than keys may be named no more is read than shows that.
+func TestLongListsAreNotRead(t *testing.T) {
+	const n = 200_000
+	long := binary.BigEndian.AppendUint32(nil, n)
+	for i := range uint32(n) {
+		long = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(long, 4), i)
+	}
+	for _, text := range []string{"DELETE FROM t WHERE a = 'x' AND b IN ?", "LOCK t WHERE a = 'x' AND b IN ?"} {
+		s := autoStatement(t, false, text, string(long))
+		var f *wire.Failure
+		n := allocated(func() {
+			if _, f = s.Keys(); s.IsWrite() {
+				_, f = s.Each()
+			}
+		})
+		require.NotNil(t, f)
+		assert.Contains(t, f.Text, "MUSIC_REFUSED")
+		assert.Less(t, n, uint64(1<<20), text)
 	}
 }

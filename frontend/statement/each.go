@@ -1,12 +1,12 @@
 package statement
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 
 	"music/frontend/catalog"
 	"music/frontend/wire"
-	"music/musiccore"
 	"music/rewrite"
 )
 
@@ -51,40 +51,53 @@ func (s *Statement) Each() ([]Statement, *wire.Failure) {
 		}
 		edits = append(edits, choices[0]...)
 	}
-	one, f := s.anew(edits)
+	one, f := s.anew(s.edited(edits))
 	if f == nil {
 		f = one.CheckUnderLock()
 	}
 	return []Statement{one}, f
 }
 
-// each is Each of one write.
+// MaxSplit is how many bytes the statements that are made of writes with IN may have together, text
+// and values. Each of them is a whole statement again, so without a bound a message of a client
+// would grow by the number of its keys. Cassandra takes much smaller batches by default.
+const MaxSplit = 1 << 20
+
+// TooMuchSplit returns the error for a write, or a batch, beyond MaxSplit.
+func TooMuchSplit() *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: with one statement for each key that IN names, the write has more than %d bytes, the most that the proxy makes of one: name fewer keys at a time", MaxSplit)
+}
+
+// each is Each of one write. The statements share the values that they have in common. How many
+// keys there are is looked at first: nothing is made for a write that is refused for that.
 func (s *Statement) each() (all []Statement, f *wire.Failure) {
 	choices, f := s.choices()
-	seen := map[musiccore.Key]bool{}
-	for _, edits := range choices {
-		one, f := s.anew(edits)
-		if f != nil {
-			return nil, f
-		}
-		k, f := one.Key()
-		if f != nil {
-			return nil, f
-		}
-		if !seen[k] || s.Parsed.Conditional {
-			seen[k] = true
-			all = append(all, one)
-		}
-	}
 	switch {
 	case f != nil:
 		return nil, f
-	case s.Parsed.Conditional && len(all) != 1:
+	case s.Parsed.Conditional && len(choices) != 1:
 		return nil, s.inWithIf()
-	case !s.PlainWrite() && len(all) != 1:
-		return nil, s.severalKeys(len(all))
-	case len(all) == 0:
+	case !s.PlainWrite() && len(choices) != 1:
+		return nil, s.severalKeys(len(choices))
+	case len(choices) == 0:
 		return nil, nil
+	}
+	size := 0
+	for i, edits := range choices {
+		q := s.shared(edits)
+		if size += q.size(); size > MaxSplit && len(choices) > 1 {
+			return nil, TooMuchSplit()
+		}
+		if i > 0 && bytes.Equal(q.Text, all[i-1].Text) { // only bound values differ
+			all = append(all, all[i-1])
+			all[i].Values = q.Values
+			continue
+		}
+		one, f := s.anew(q)
+		if f != nil {
+			return nil, f
+		}
+		all = append(all, one)
 	}
 	return all, all[0].CheckUnderLock() // they differ in the key only
 }
@@ -124,21 +137,37 @@ func (s *Statement) choices() ([][]edit, *wire.Failure) {
 	return all, nil
 }
 
-// valuesIn returns, for each value that IN lists, the edit that replaces IN by = and the value.
+// valuesIn returns, for each value that IN lists, the edit that replaces IN by = and the value. A
+// value that is listed twice is one key, except that Cassandra counts both of a write with IF. Of a
+// list with more values than keys may be named it returns only so many that choices refuses it.
 func (s *Statement) valuesIn(column catalog.Column, r *rewrite.Relation) (all []edit, f *wire.Failure) {
+	seen := map[string]bool{}
+	add := func(e edit, value []byte) {
+		if !seen[string(value)] || s.Parsed.Conditional {
+			seen[string(value)] = true
+			all = append(all, e)
+		}
+	}
 	if r.Value.Kind == rewrite.TermMarker {
 		values, f := s.listOf(r.Value, column)
 		for _, value := range values {
-			all = append(all, edit{rewrite.Edit{Span: r.Behind, Text: "= ? "}, [][]byte{wire.Value(value)}})
+			add(edit{rewrite.Edit{Span: r.Behind, Text: "= ? "}, [][]byte{wire.Value(value)}}, value)
 		}
 		return all, f
 	}
 	for _, t := range r.Values {
-		e := replace(r.Behind, "= "+string(t.Of(s.Text))+" ")
+		e, value := replace(r.Behind, "= "+string(t.Of(s.Text))+" "), []byte(nil)
 		if t.Kind == rewrite.TermMarker {
 			e.values = s.Values[t.Marker : t.Marker+1]
 		}
-		all = append(all, e)
+		if !s.Parsed.Conditional {
+			if value, f = s.keyValue(t, column); f != nil {
+				return nil, f
+			}
+		}
+		if add(e, value); len(all) > MaxKeys {
+			break
+		}
 	}
 	return all, nil
 }

@@ -23,6 +23,16 @@ func replace(at rewrite.Span, text string) edit {
 // markers, both in memory of their own. If the statement's values are not known yet, the result has
 // none.
 func (s *Statement) edited(edits []edit) Query {
+	q := s.shared(edits)
+	for i, v := range q.Values {
+		q.Values[i] = bytes.Clone(v)
+	}
+	return q
+}
+
+// shared is edited with the values in the memory that they already have, for a write that is made
+// once for each of its keys.
+func (s *Statement) shared(edits []edit) Query {
 	slices.SortStableFunc(edits, func(a, b edit) int { return a.Start - b.Start })
 	var texts []rewrite.Edit
 	var values [][]byte
@@ -40,16 +50,12 @@ func (s *Statement) edited(edits []edit) Query {
 		until(e.End)
 	}
 	values = append(values, until(len(s.Text))...)
-	for i, v := range values {
-		values[i] = bytes.Clone(v)
-	}
 	return Query{rewrite.Replace(nil, s.Text, texts), values}
 }
 
-// anew applies edits and parses the new text. The result must be sent as text, since it is no
-// longer the statement that was prepared.
-func (s *Statement) anew(edits []edit) (Statement, *wire.Failure) {
-	q := s.edited(edits)
+// anew returns the statement with the text and the values that edits have made. It must be sent as
+// text, since it is no longer the statement that was prepared.
+func (s *Statement) anew(q Query) (Statement, *wire.Failure) {
 	parsed, err := rewrite.Parse(q.Text)
 	if err != nil {
 		return *s, wire.Invalid("MUSIC_SYNTAX: %v", err)

@@ -43,7 +43,7 @@ func (s *Statement) ReadJSON() (bool, *wire.Failure) {
 	if len(edits) == 0 {
 		return false, nil
 	}
-	fresh, f := s.anew(edits)
+	fresh, f := s.anew(s.edited(edits))
 	if f == nil {
 		*s = fresh
 		f = s.CheckUnderLock()

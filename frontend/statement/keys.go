@@ -88,7 +88,8 @@ func (s *Statement) columnValues(column catalog.Column) ([][]byte, *wire.Failure
 }
 
 // boundList returns the values of a list that is bound to IN ? (v4 spec section 6: the number of
-// values, then each with its length before it).
+// values, then each with its length before it). It reads at most one value more than keys may be
+// named: the callers refuse a list of so many.
 func (s *Statement) boundList(t rewrite.Term, column catalog.Column) ([][]byte, *wire.Failure) {
 	raw, ok := s.Bound(t)
 	cur := wire.Cursor{Body: raw}
@@ -97,7 +98,9 @@ func (s *Statement) boundList(t rewrite.Term, column catalog.Column) ([][]byte, 
 		value := cur.Value()
 		canonical, known := column.Canonical(value)
 		ok = value != nil && s.fitsKey(column, value) && !cur.Bad && rewrite.Fits(column.Type, value) && known
-		values = append(values, canonical)
+		if values = append(values, canonical); ok && len(values) > MaxKeys {
+			return values, nil
+		}
 	}
 	if !ok || len(values) == 0 || cur.At != len(raw) {
 		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s IN ? must be a list of keys of its type, none of them null or empty", column.Name)

@@ -14,6 +14,15 @@ type Query struct {
 	Values [][]byte
 }
 
+// size returns how many bytes text and values take.
+func (w *Query) size() int {
+	n := len(w.Text)
+	for _, v := range w.Values {
+		n += len(v)
+	}
+	return n
+}
+
 // add appends text.
 func (w *Query) add(text string) { w.Text = append(w.Text, text...) }
 

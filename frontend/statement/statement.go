@@ -148,6 +148,12 @@ func (s *Statement) Conditional() bool {
 	return s.has(func(st *rewrite.Statement) bool { return st.Conditional })
 }
 
+// Size returns how many bytes text and values take.
+func (s *Statement) Size() int {
+	q := Query{s.Text, s.Values}
+	return q.size()
+}
+
 // Clone returns the statement in memory of its own.
 func (s Statement) Clone() Statement {
 	s.Text = bytes.Clone(s.Text)
