@@ -13,6 +13,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
+	"music/frontend/classify"
 	"music/frontend/refusal"
 	"music/frontend/statement"
 	"music/frontend/traffic"
@@ -145,7 +146,7 @@ func (a *lockExecution) batch(kind rewrite.BatchKind) *lockedBatch {
 func (c *conn) batchPart(text []byte, name [2]string, values [][]byte) (s lockStatement, f *wire.Failure) {
 	parsed, err := rewrite.Parse(text)
 	if err != nil {
-		return s, wire.Invalid("MUSIC_SYNTAX: %v", err)
+		return s, classify.NotParsed(err)
 	}
 	s.Statement = statement.Statement{Parsed: &parsed, Text: text, Table: c.classifier.Named(name), Values: values}
 	if s.Table != nil {

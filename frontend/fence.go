@@ -182,13 +182,6 @@ type lockedOperation struct {
 // size returns how many bytes the operation takes while it waits.
 func (k *lockedOperation) size() int { return len(k.body) + k.request.parameters.Size() }
 
-// countKept adds n to the bytes of requests that wait for the core. When there are too many,
-// nothing more is read from the client.
-func (c *conn) countKept(n int) {
-	c.waitingBytes.Add(int64(n))
-	c.server.memory.Give(-n)
-}
-
 // newLockedOperation returns the operation to send for a request.
 func (c *conn) newLockedOperation(h wire.Header, s *lockStatement, q lockedRequest) lockedOperation {
 	if s.Timed() || s.Fixed {

@@ -84,7 +84,7 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 	if err != nil {
 		return nil, unreadable(h.OpCode, err)
 	}
-	b := &lockedBatch{conn: c, header: h.Rewritten(), before: body[:3:3]}
+	b, memory := &lockedBatch{conn: c, header: h.Rewritten(), before: body[:3:3]}, 0
 	for range n {
 		s, f := c.readChild(&cur, own)
 		if f != nil {
@@ -97,6 +97,9 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 		}
 		if s.unlockedChild == nil && len(s.Values) != s.Parsed.Markers {
 			return b, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch: bind one value to each", s.Parsed.Markers, len(s.Values))
+		}
+		if memory += s.memory(); memory > maxBatchMemory {
+			return b, tooManyParts()
 		}
 		b.children = append(b.children, s)
 	}

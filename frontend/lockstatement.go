@@ -87,9 +87,12 @@ func readLockStatement(r classify.Result, text []byte, execute bool) (s lockStat
 	if r.Table == nil || r.Table.Critical() == nil {
 		return s, false, wire.Invalid("MUSIC_REFUSED: the table is not critical any more: write without USING LOCK, or have it made critical")
 	}
+	if r.Verb == rewrite.Select && plainRead(text) {
+		return s, true, nil
+	}
 	parsed, err := rewrite.Parse(text)
 	if err != nil {
-		return s, false, wire.Invalid("MUSIC_SYNTAX: %v", err)
+		return s, false, classify.NotParsed(err)
 	}
 	s.Statement = statement.Statement{Parsed: &parsed, Text: text, Table: r.Table, Critical: r.Table.Critical()}
 	s.Names = r.Names
@@ -102,12 +105,7 @@ func readLockStatement(r classify.Result, text []byte, execute bool) (s lockStat
 	switch parsed.Verb {
 	case rewrite.Lock, rewrite.Unlock:
 		f = s.CheckVerb()
-	case rewrite.Select:
-		if parsed.Lock.Kind == rewrite.NoTerm && !parsed.ForUpdate {
-			return s, true, nil
-		}
-		f = s.CheckUnderLock()
-	case rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Batch:
+	case rewrite.Select, rewrite.Insert, rewrite.Update, rewrite.Delete, rewrite.Batch:
 		f = s.CheckUnderLock()
 	case rewrite.Truncate:
 		if s.Critical.Unlocked == catalog.Allow {
@@ -121,6 +119,12 @@ func readLockStatement(r classify.Result, text []byte, execute bool) (s lockStat
 		f = cannotLock(s.Table, s.Critical)
 	}
 	return s, false, f
+}
+
+// plainRead reports whether a SELECT is a read without a lock. It is forwarded whatever its size.
+func plainRead(text []byte) bool {
+	read, err := rewrite.Outline(text, nil)
+	return err == nil && read.Lock.Kind == rewrite.NoTerm && !read.ForUpdate
 }
 
 // cannotLock returns the error for a statement that needs a lock on a table that cannot be locked

@@ -128,7 +128,7 @@ func (c *conn) keyspaceOfPrepare(rest []byte) (string, error) {
 	return own, nil
 }
 
-// written returns the names of the tables that a plain write writes.
+// written returns the names of the tables that a plain write writes, each once.
 func (c *conn) written(text []byte, r classify.Result, own string) [][2]string {
 	if c.server.Tables == nil {
 		return nil
@@ -136,14 +136,16 @@ func (c *conn) written(text []byte, r classify.Result, own string) [][2]string {
 	if r.Verb != rewrite.Batch {
 		return [][2]string{r.Name.Names()}
 	}
-	batch, err := rewrite.Parse(text)
+	var names [][2]string
+	seen, used := map[string]bool{}, c.keyspaceHere(own)
+	_, err := rewrite.Outline(text, func(ks, table rewrite.Name) {
+		if key := c.classifier.TableKey(text, ks, table, used); !seen[string(key)] {
+			seen[string(key)] = true
+			names = append(names, key.Names())
+		}
+	})
 	if err != nil {
 		return nil
-	}
-	var names [][2]string
-	for i := range batch.Children {
-		child := &batch.Children[i]
-		names = append(names, c.classifier.TableKey(text, child.Keyspace, child.Table, c.keyspaceHere(own)).Names())
 	}
 	return names
 }

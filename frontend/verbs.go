@@ -185,7 +185,7 @@ func bigint(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n
 func readList(r classify.Result, text []byte) (s lockStatement, pass bool, f *wire.Failure) {
 	parsed, err := rewrite.Parse(text)
 	if err != nil {
-		return s, false, wire.Invalid("MUSIC_SYNTAX: %v", err)
+		return s, false, classify.NotParsed(err)
 	}
 	s.Parsed, s.Text, s.Table = &parsed, text, r.Table
 	if parsed.Table.Start == parsed.Table.End {

@@ -4,11 +4,25 @@ import "bytes"
 
 // Parse reads text, one statement with any number of semicolons after it. Of a
 // verb that the proxy does not look into it tells only verb, keyspace and table.
-// An error is a *SyntaxError; it never panics.
-func Parse(text []byte) (Statement, error) {
+// An error is a *SyntaxError; it never panics. A statement that would take more
+// than MaxMemory is such an error.
+func Parse(text []byte) (Statement, error) { return newParser(text).whole() }
+
+// Outline is Parse without its lists: it accepts the same texts, of any size, and
+// keeps so little that its memory does not grow with them. What follows from the
+// statements of a batch is not told either. It calls child, if that
+// is not nil, with the keyspace and the table of each statement of a batch.
+func Outline(text []byte, child func(keyspace, table Name)) (Statement, error) {
+	p := &parser{text: text, lex: NewLexer(text), outline: true, child: child}
+	p.next()
+	return p.whole()
+}
+
+// whole reads the whole text.
+func (p *parser) whole() (Statement, error) {
+	text := p.text
 	head := ReadHead(text, true)
 	s := Statement{Verb: head.Verb, AfterSelect: head.AfterSelect, Keyspace: head.Keyspace, Table: head.Table}
-	p := newParser(text)
 	switch {
 	case p.err != nil:
 	case !head.Complete && head.Verb != Unknown:
@@ -20,6 +34,7 @@ func Parse(text []byte) (Statement, error) {
 		p.statement(&s)
 		p.finish()
 		s.BindMarkers = BindMarkers{p.markers, p.names, p.at}
+		s.Memory = p.memory
 	}
 	if p.err != nil {
 		return Statement{}, p.err
@@ -121,8 +136,10 @@ func (p *parser) json(s *Statement) {
 func (p *parser) values(s *Statement) {
 	open := p.tok
 	p.needKind('(')
+	columns := 0
 	for p.err == nil {
-		s.Where = append(s.Where, Relation{Column: p.name("a column"), Op: OpEq})
+		s.Where = kept(p, s.Where, Relation{Column: p.name("a column"), Op: OpEq})
+		columns++
 		if p.tok.Kind != ',' {
 			break
 		}
@@ -130,8 +147,8 @@ func (p *parser) values(s *Statement) {
 	}
 	p.needKind(')')
 	p.need("VALUES")
-	terms := p.terms()
-	if len(terms) != len(s.Where) {
+	terms, values := p.terms()
+	if values != columns {
 		p.fail(open.Span, "INSERT does not have as many values as columns")
 	}
 	if p.err != nil {
@@ -194,14 +211,14 @@ func (p *parser) sets(s *Statement, end string) {
 func (p *parser) assigned(s *Statement) {
 	start := p.tok.Start
 	column := p.name("a column")
-	s.Sets = append(s.Sets, column)
+	s.Sets = kept(p, s.Sets, column)
 	ahead := p.lex
 	again, sign := ahead.Next(), ahead.Next()
 	name, named := nameOf(p.text, again)
 	named = named && p.tok.Kind == '=' && bytes.Equal(name.AppendTo(nil, p.text), column.AppendTo(nil, p.text))
 	switch {
 	case p.tok.Kind == '=' && again.Kind == '?' && (sign.Kind == ',' || isWord(p.text, sign, "WHERE")):
-		s.Bindings = append(s.Bindings, Binding{column, p.markers})
+		s.Bindings = kept(p, s.Bindings, Binding{column, p.markers})
 		return
 	case p.tok.Kind == TokenOperator && p.text[p.tok.Start] == '+':
 		p.next()
@@ -217,7 +234,7 @@ func (p *parser) assigned(s *Statement) {
 	}
 	s.ReadsOld = true
 	value := p.term()
-	s.Additions = append(s.Additions, Addition{column, Span{start, p.last.End}, value})
+	s.Additions = kept(p, s.Additions, Addition{column, Span{start, p.last.End}, value})
 }
 
 // conditions reads
@@ -238,7 +255,7 @@ func (p *parser) conditions(s *Statement) {
 			p.compared(s)
 		}
 		for !p.ended() && !p.atChild() && !p.is("USING") {
-			s.Conditions = append(s.Conditions, Relation{})
+			s.Conditions = kept(p, s.Conditions, Relation{})
 			p.skip()
 		}
 		s.If = Span{start, p.last.End}
@@ -249,7 +266,7 @@ func (p *parser) conditions(s *Statement) {
 // compared reads condition (AND condition)*.
 func (p *parser) compared(s *Statement) {
 	for p.err == nil && !p.ended() {
-		s.Conditions = append(s.Conditions, p.condition())
+		s.Conditions = kept(p, s.Conditions, p.condition())
 		if !p.take("AND") {
 			return
 		}
@@ -286,7 +303,11 @@ func (p *parser) batch(s *Statement) {
 	p.optionalUsing(s)
 	p.semicolons()
 	for p.err == nil && !p.is("APPLY") {
-		s.Children = append(s.Children, p.child())
+		c := p.batched()
+		if p.child != nil && p.err == nil {
+			p.child(c.Keyspace, c.Table)
+		}
+		s.Children = kept(p, s.Children, c)
 		p.semicolons()
 	}
 	for _, c := range s.Children {
@@ -297,8 +318,8 @@ func (p *parser) batch(s *Statement) {
 	p.need("BATCH")
 }
 
-// child reads one statement of a batch.
-func (p *parser) child() Statement {
+// batched reads one statement of a batch.
+func (p *parser) batched() Statement {
 	var c Statement
 	switch {
 	case p.is("INSERT"):

@@ -1,6 +1,9 @@
 package rewrite
 
-import "fmt"
+import (
+	"fmt"
+	"reflect"
+)
 
 // parser stands on one token. Every token goes through next, so that markers
 // and brackets are counted whatever is read or skipped. After the first error it
@@ -16,6 +19,29 @@ type parser struct {
 	names   []Name    // of those markers, none for ?; nil until one has a name
 	at      []int     // where those markers begin
 	err     *SyntaxError
+
+	outline bool                       // nothing is kept of what a text may have any number of
+	child   func(keyspace, table Name) // see Outline
+	memory  int                        // of what is kept, in bytes
+}
+
+// MaxMemory is how many bytes the parts of one statement may take. They take up to a
+// hundred times as many as their text, which a client chooses. A value takes no more
+// however long it is, so what has this many parts is no statement that Cassandra
+// would carry out.
+const MaxMemory = 4 << 20
+
+// kept appends one of any number of parts to the others, unless p reads an outline.
+func kept[E any](p *parser, all []E, one E) []E {
+	if p.outline || p.err != nil {
+		return all
+	}
+	if p.memory += int(reflect.TypeFor[E]().Size()); p.memory > MaxMemory {
+		p.fail(p.last.Span, fmt.Sprintf("the statement has more names, values and statements than the proxy reads, which is as many as take %d bytes of memory", MaxMemory))
+		p.err.TooLarge = true
+		return all
+	}
+	return append(all, one)
 }
 
 // newParser returns a parser that stands on the first token of text.
@@ -61,7 +87,7 @@ func (p *parser) count() {
 
 // mark takes the bind marker that p stands on into the books.
 func (p *parser) mark() {
-	p.at = append(p.at, p.tok.Start)
+	p.at = kept(p, p.at, p.tok.Start)
 	p.markers++
 }
 
@@ -69,10 +95,10 @@ func (p *parser) mark() {
 func (p *parser) nameMarker() {
 	ahead := p.lex
 	name, _ := nameOf(p.text, ahead.Next())
-	for len(p.names) < p.markers {
-		p.names = append(p.names, Name{})
+	for len(p.names) < p.markers && !p.outline && p.err == nil {
+		p.names = kept(p, p.names, Name{})
 	}
-	p.names = append(p.names, name)
+	p.names = kept(p, p.names, name)
 }
 
 // bracket is one that is open: its end, and whether a name stands before it, as

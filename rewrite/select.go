@@ -8,7 +8,7 @@ func (p *parser) selection(s *Statement) {
 	s.JSON = p.modifier("JSON")
 	p.modifier("DISTINCT")
 	for p.err == nil {
-		s.Selectors = append(s.Selectors, p.selector())
+		s.Selectors = kept(p, s.Selectors, p.selector())
 		if p.tok.Kind != ',' {
 			break
 		}

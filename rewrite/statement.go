@@ -31,6 +31,9 @@ type Statement struct {
 	// are not forwarded.
 	Cut []Span
 
+	// Memory is how many bytes the parts of the statement take, about.
+	Memory int
+
 	BindMarkers
 }
 
@@ -263,6 +266,8 @@ type SyntaxError struct {
 	Span
 	// Message is for the person who wrote the statement.
 	Message string
+	// TooLarge says that nothing is wrong but the size: see MaxMemory.
+	TooLarge bool
 }
 
 // Error returns the message with the place as a byte offset.

@@ -155,17 +155,17 @@ func (p *parser) marker() Term {
 	return t
 }
 
-// terms reads ( [term (, term)*] ).
-func (p *parser) terms() []Term {
-	var list []Term
+// terms reads ( [term (, term)*] ), and returns the terms and how many there are.
+func (p *parser) terms() (list []Term, n int) {
 	p.needKind('(')
 	for p.err == nil && p.tok.Kind != ')' {
-		list = append(list, p.term())
+		list = kept(p, list, p.term())
+		n++
 		if p.tok.Kind != ',' {
 			break
 		}
 		p.next()
 	}
 	p.needKind(')')
-	return list
+	return list, n
 }

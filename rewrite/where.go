@@ -6,7 +6,7 @@ package rewrite
 func (p *parser) where(s *Statement) {
 	p.need("WHERE")
 	for p.err == nil {
-		s.Where = append(s.Where, p.relation())
+		s.Where = kept(p, s.Where, p.relation())
 		if !p.take("AND") {
 			return
 		}
@@ -110,7 +110,7 @@ func (p *parser) comparison(op, in Op) Relation {
 func (p *parser) in(r Relation, op Op) Relation {
 	r.Op = op
 	if p.tok.Kind == '(' {
-		r.Values = p.terms()
+		r.Values, _ = p.terms()
 	} else {
 		r.Value = p.term()
 	}

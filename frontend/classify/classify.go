@@ -5,6 +5,7 @@ package classify
 import (
 	"cmp"
 	"encoding/hex"
+	"errors"
 	"hash/maphash"
 
 	"music/frontend/catalog"
@@ -73,13 +74,17 @@ func (c *Classifier) Classify(r *Result, text []byte, whole bool, keyspace strin
 			return true
 		}
 	case rewrite.Batch:
-		*r = c.readBatch(text, keyspace)
+		if whole {
+			*r = c.readBatch(text, keyspace)
+		}
 		return whole
 	case rewrite.Other:
 		r.Verb = head.Verb
 		return true
 	}
-	*r = c.readUnclear(text, keyspace)
+	if whole {
+		*r = c.readUnclear(text, keyspace)
+	}
 	return whole
 }
 
@@ -128,28 +133,33 @@ func (c *Classifier) readHead(r *Result, text []byte, head *rewrite.Head, keyspa
 	}
 }
 
-// readBatch classifies a BATCH text, which it must parse.
+// readBatch classifies a BATCH text, all of which it must read. It keeps the parts of a batch only
+// if one of its tables is critical: else the text may have any size.
 func (c *Classifier) readBatch(text []byte, keyspace string) Result {
 	if c.Tables == nil {
 		return Result{Verb: rewrite.Batch}
 	}
-	batch, err := rewrite.Parse(text)
-	if err != nil {
-		return c.readUnclear(text, keyspace)
-	}
 	r := Result{Kind: Writes, Verb: rewrite.Batch}
-	var tables []*catalog.Table
-	for i := range batch.Children {
-		child := &batch.Children[i]
-		r.Name = c.TableKey(text, child.Keyspace, child.Table, keyspace)
-		tables = append(tables, c.lookup(r.Name))
+	_, err := rewrite.Outline(text, func(ks, table rewrite.Name) {
+		if r.Failure != nil {
+			return
+		}
+		r.Name = c.TableKey(text, ks, table, keyspace)
+		r.Table, _ = catalog.Strictest([]*catalog.Table{r.Table, c.lookup(r.Name)})
 		r.Unlisted = cmp.Or(c.unlisted(r.Name), r.Unlisted)
 		if r.Name.reserved() {
 			r.Kind, r.Failure = Refused, forProxiesOnly(r.Name.String())
-			return r
 		}
+	})
+	if err != nil {
+		return c.readUnclear(text, keyspace)
 	}
-	if r.Table, _ = catalog.Strictest(tables); r.Table == nil {
+	if r.Failure != nil || r.Table == nil {
+		return r
+	}
+	batch, err := rewrite.Parse(text)
+	if err != nil {
+		r.Kind, r.Failure = Refused, NotParsed(err)
 		return r
 	}
 	r.Kind = Critical
@@ -158,6 +168,15 @@ func (c *Classifier) readBatch(text []byte, keyspace string) Result {
 		r.Names = append(r.Names, c.TableKey(text, child.Keyspace, child.Table, keyspace).Names())
 	}
 	return r
+}
+
+// NotParsed returns the error for a statement on a critical table that rewrite.Parse does not take.
+func NotParsed(err error) *wire.Failure {
+	var syntax *rewrite.SyntaxError
+	if errors.As(err, &syntax) && syntax.TooLarge {
+		return wire.Invalid("MUSIC_REFUSED: %v: bind its values, or send several statements", err)
+	}
+	return wire.Invalid("MUSIC_SYNTAX: %v", err)
 }
 
 // TableKey returns the key of a table that a text names. If ks is empty, keyspace is the table's

@@ -1,6 +1,8 @@
 package classify
 
 import (
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -111,4 +113,34 @@ func TestUnlistedTables(t *testing.T) {
 	require.True(t, c.Classify(&r, []byte("INSERT INTO bank.new (a) VALUES (1)"), true, ""))
 	assert.Equal(t, &[2]string{"bank", "new"}, r.Unlisted)
 	assert.Equal(t, rewrite.Insert, r.Verb)
+}
+
+// A batch's text takes no memory by its number of statements, unless one is on a critical table: then it has a bound, with a name.
+func TestLongBatches(t *testing.T) {
+	child := "INSERT INTO bank.plain (a) VALUES (1);"
+	begin, many := "BEGIN BATCH ", strings.Repeat(child, 1<<20/len(child))
+	for text, want := range map[string]Kind{
+		begin + many + "APPLY BATCH": Writes,
+		begin + "DELETE FROM bank.plain WHERE id IN (" + strings.Repeat("1,", 1<<19) + "1) APPLY BATCH":                                Writes,
+		begin + many + "DELETE FROM bank.accounts WHERE id = 'x' APPLY BATCH":                                                          Refused,
+		begin + "DELETE FROM bank.accounts WHERE id = 'x' " + many + "APPLY BATCH":                                                     Refused,
+		begin + many + "DELETE FROM music.tables WHERE id = 'x' APPLY BATCH":                                                           Refused,
+		begin + many + "what bank.accounts is APPLY BATCH":                                                                             Refused,
+		begin + "INSERT INTO bank.plain (a) VALUES ('" + many + "') DELETE FROM bank.accounts USING LOCK 5 WHERE id = 'x' APPLY BATCH": Critical,
+	} {
+		c, r := Classifier{Tables: tables()}, Result{}
+		var before, after runtime.MemStats
+		raw := []byte(text)
+		runtime.ReadMemStats(&before)
+		require.True(t, c.Classify(&r, raw, true, ""))
+		runtime.ReadMemStats(&after)
+		assert.Equal(t, want, r.Kind, text[len(text)-60:])
+		if want == Writes {
+			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<10))
+			require.False(t, c.Classify(new(Result), raw[:len(raw)/2], false, ""))
+		}
+		if r.Failure != nil && strings.Contains(text, "DELETE FROM bank.accounts") {
+			assert.Regexp(t, "^MUSIC_REFUSED: the statement has more names, values and statements than the proxy reads", r.Failure.Text)
+		}
+	}
 }
