@@ -181,7 +181,7 @@ func limitSettings() []setting {
 			field: func(c *Config) field { return number(&c.Limits.Waits, 32768) },
 		},
 		{
-			name: "max-message-memory", reload: atOnce, usage: "memory of all messages that the proxy holds at a time, incomplete or waiting for a lock; beyond it the proxy reads no further; 0 = a quarter of GOMEMLIMIT (which is 90% of the cgroup's limit where it is not set), or 1GiB where there is none",
+			name: "max-message-memory", reload: atOnce, usage: "memory of all requests that the proxy holds at a time, incomplete or waiting for a lock; answers have half as much beside it; beyond it the proxy reads no further; 0 = a quarter of GOMEMLIMIT (which is 90% of the cgroup's limit where it is not set), or 1GiB where there is none",
 			field: func(c *Config) field { return size(&c.Limits.Messages, 0, 1024*gibibyte) },
 		},
 		{

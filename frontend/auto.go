@@ -69,8 +69,17 @@ func (w *ownSection) ask(q musiccore.Request) (musiccore.Answer, func()) {
 	answer, cancel := w.waiting.conn.server.Locks.Lock(w.key, q, w.answered)
 	if cancel != nil {
 		w.first = w.first.clone()
+		w.waiting.keeps(w.size())
 	}
 	return answer, cancel
+}
+
+// size returns how many bytes the write takes while it waits.
+func (w *ownSection) size() int {
+	if x := w.first.sent.condition; x != nil {
+		return x.size()
+	}
+	return w.first.size()
 }
 
 // answered is called with the answer to the LOCK if that did not come at once.

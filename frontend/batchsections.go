@@ -182,10 +182,8 @@ func (b *lockedBatch) inSections() *wire.Failure {
 		return f
 	}
 	c, o := b.conn, b.conn.begin(b.header.Stream)
-	n := len(m.body(statement.RequestStamps)) + m.parameters.Size()
-	c.countKept(n)
+	o.keeps(m.size())
 	o.finishLater(func() {
-		defer c.countKept(-n)
 		if f := m.run(o); f != nil {
 			m.release()
 			c.reject(b.header, f)
@@ -341,7 +339,7 @@ func (m *batchSections) send() *wire.Failure {
 		return f
 	}
 	if t := m.closed(); t != nil {
-		if c.watches.remove(stream).sent != nil {
+		if c.unwatch(stream).sent != nil {
 			m.giveBack(m.keys)
 		}
 		c.streams.End(stream)

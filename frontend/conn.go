@@ -74,6 +74,7 @@ type pending struct {
 	rights         rights
 	guesses        wrongReferences
 	waitingBytes   atomic.Int64  // bytes of requests that wait for the core
+	keptAnswers    atomic.Int64  // bytes of answers that wait for the core
 	listing        chan struct{} // holds a value while an answer is made whose size is not known in advance
 	timestampsTold atomic.Bool   // see timestampWarning
 	awaited        atomic.Bool   // the direction up waits until every request has been answered
@@ -91,9 +92,9 @@ func newConn(s *Server, client net.Conn) *conn {
 	c.sample.Start()
 	c.done = make(chan struct{})
 	c.settled, c.guesses.turn, c.listing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
-	c.up = relay.NewDirection((*requests)(c), &c.framing, c.account())
-	c.up.In = relay.NewInbound(client, &s.buffers, c.account())
-	c.down = relay.NewDirection((*responses)(c), &c.framing, c.account())
+	c.up = relay.NewDirection((*requests)(c), &c.framing, c.account(s.memory))
+	c.up.In = relay.NewInbound(client, &s.buffers, c.account(s.memory))
+	c.down = relay.NewDirection((*responses)(c), &c.framing, c.account(s.answers))
 	c.down.Out = relay.NewOutbound(client)
 	c.up.Back = c.down.Out
 	return c
@@ -118,8 +119,8 @@ func (c *conn) serve() error {
 	return cause
 }
 
-// account returns a new account of the server's memory budget for a part of the connection.
-func (c *conn) account() relay.Account { return c.server.memory.Account(c.done) }
+// account returns a new account of one of the server's budgets for a part of the connection.
+func (c *conn) account(b *relay.Budget) relay.Account { return b.Account(c.done) }
 
 // open waits for the client's first bytes before it dials: a client that sends nothing, or an
 // unknown version of the protocol, costs Cassandra nothing.
@@ -159,7 +160,7 @@ func (c *conn) open() error {
 	}
 	c.backend = backend
 	c.up.Out = relay.NewOutbound(backend)
-	c.down.In = relay.NewInbound(backend, &c.server.buffers, c.account())
+	c.down.In = relay.NewInbound(backend, &c.server.buffers, c.account(c.server.answers))
 	return nil
 }
 

@@ -9,13 +9,14 @@ import (
 )
 
 // whenEvaluated has Cassandra evaluate terms of a write, on the client's own connection and the
-// stream of its request, and calls act with their values; nil for null. emit sends the question. If
-// Cassandra refuses it, the client gets that error; no lock has been taken then.
-func (c *conn) whenEvaluated(h wire.Header, q statement.Query, emit func([]byte), act func(values [][]byte) *wire.Failure) *wire.Failure {
+// stream of its request, and calls act with their values; nil for null. If Cassandra refuses the
+// question, the client gets that error; no lock has been taken then.
+func (c *conn) whenEvaluated(asked askedFirst, q statement.Query, act func(values [][]byte) *wire.Failure) *wire.Failure {
+	h := asked.header
 	if !c.streams.Begin(h.Stream, true) {
 		return inUse(h.Stream)
 	}
-	c.watches.add(h.Stream, &watch{kind: watchValues, values: func(e wire.Envelope) error {
+	c.watch(h.Stream, &watch{kind: watchValues, kept: asked.kept, values: func(e wire.Envelope) error {
 		decoded, err := c.decode(e)
 		if err != nil {
 			return err
@@ -36,7 +37,7 @@ func (c *conn) whenEvaluated(h wire.Header, q statement.Query, emit func([]byte)
 	}
 	body := p.AppendTo(queryBody(q.Text), c.version)
 	h = wire.Header{Version: h.Version, Stream: h.Stream, OpCode: primitive.OpCodeQuery, Length: uint32(len(body))}
-	emit(append(h.AppendTo(make([]byte, 0, wire.HeaderSize+len(body))), body...))
+	asked.emit(append(h.AppendTo(make([]byte, 0, wire.HeaderSize+len(body))), body...))
 	return nil
 }
 

@@ -128,9 +128,11 @@ func (b *begunOperation) answered(a musiccore.Answer) {
 func (c *conn) keep(k *lockedOperation, b *begunOperation) func(musiccore.Answer) {
 	kept, o := k.clone(), c.begin(k.header.Stream)
 	n := kept.size()
-	c.countKept(n)
+	if x := k.sent.condition; x != nil {
+		n += x.size()
+	}
+	o.keeps(n)
 	return func(a musiccore.Answer) {
-		c.countKept(-n)
 		o.finish(func() { o.sendStamped(&kept, b, a) })
 	}
 }
@@ -250,8 +252,11 @@ func (c *conn) expectUnderLock(stream int16, b *begunOperation) *wire.Failure {
 		return inUse(stream)
 	}
 	b.watch = watch{kind: watchUnderLock, sent: &b.sent}
-	c.watches.add(stream, &b.watch)
-	if c.over() && c.watches.remove(stream).sent != nil {
+	if x := b.sent.condition; x != nil {
+		b.watch.kept = x.size()
+	}
+	c.watch(stream, &b.watch)
+	if c.over() && c.unwatch(stream).sent != nil {
 		return &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"} // no goroutine would see the answer
 	}
 	return nil

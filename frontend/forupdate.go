@@ -42,6 +42,7 @@ func (a *lockExecution) forUpdate(k musiccore.Key) *wire.Failure {
 	kept.sent.update = &forUpdateRead{fresh: true, warnings: a.warnings}
 	ask := a.columnsOf(k)
 	o := c.begin(kept.header.Stream)
+	o.keeps(kept.size() + len(a.lock.Text))
 	inPlace := a.inPlace
 	o.lock(k, q, func(answer musiccore.Answer, atOnce bool) { o.readUnderLock(kept, answer, ask, inPlace && atOnce) })
 	return nil

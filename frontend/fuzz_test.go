@@ -36,7 +36,7 @@ func (s *trickleSocket) Read(b []byte) (int, error) {
 // run has a direction deal with bytes that arrive in pieces, to their end or to an error. What would have to wait for an answer
 // ends it.
 func (m *memoryConn) run(d *relay.Direction, b []byte, most int) error {
-	d.In = relay.NewInbound(&trickleSocket{b: b, most: max(most, 1)}, &m.server.buffers, m.account())
+	d.In = relay.NewInbound(&trickleSocket{b: b, most: max(most, 1)}, &m.server.buffers, m.account(m.server.memory))
 	m.end(errDrained)
 	return d.Run()
 }

@@ -111,15 +111,17 @@ func (c *conn) join(x *conditionalWrite) bool {
 	case len(g.waiting) >= maxGroup:
 		return false
 	}
-	c.countKept(x.size())
 	m := &groupMember{conditionalWrite: x, request: c.begin(x.stream())}
+	m.request.keeps(x.size())
 	m.timer = time.AfterFunc(time.Until(x.first.until), func() { g.expire(m) })
 	g.waiting = append(g.waiting, m)
 	return true
 }
 
 // size returns how many bytes the write takes while it waits.
-func (x *conditionalWrite) size() int { return x.read.size() + x.write.size() }
+func (x *conditionalWrite) size() int {
+	return x.read.size() + x.again.size() + x.write.size() + x.kept
+}
 
 // stream returns the stream of the write's client.
 func (x *conditionalWrite) stream() int16 { return x.read.header.Stream }
@@ -199,7 +201,6 @@ func (g *group) expire(m *groupMember) {
 func (g *group) finish(m *groupMember, last func()) {
 	m.timer.Stop()
 	g.all.running.Go(func() {
-		m.request.conn.countKept(-m.size())
 		m.request.finish(last)
 	})
 }

@@ -4,11 +4,17 @@ import (
 	"music/frontend/wire"
 )
 
-// countKept adds n to the bytes of requests that wait for the core. When there are too many,
-// nothing more is read from the client.
+// countKept adds n to the bytes of requests that wait: for the core, for their turn, or for what
+// Cassandra is asked first. When there are too many, nothing more is read from the client.
 func (c *conn) countKept(n int) {
 	c.waitingBytes.Add(int64(n))
 	c.server.memory.Give(-n)
+}
+
+// countAnswer is countKept for answers that wait for the core.
+func (c *conn) countAnswer(n int) {
+	c.keptAnswers.Add(int64(n))
+	c.server.answers.Give(-n)
 }
 
 // maxBatchMemory is how many bytes the statements of a BATCH message on critical tables may take,
@@ -33,10 +39,23 @@ func (s *lockStatement) memory() int {
 	return n
 }
 
-// memory returns about how many bytes the statements take beside the message.
-func (b *lockedBatch) memory() (n int) {
+// size returns how many bytes the statement takes while it waits.
+func (s *lockStatement) size() int {
+	n := s.memory() + len(s.unlockedChild)
+	if s.prepared == nil {
+		n += len(s.Text)
+	}
+	for _, v := range s.Values {
+		n += len(v)
+	}
+	return n
+}
+
+// size returns how many bytes the batch takes while it waits.
+func (b *lockedBatch) size() int {
+	n := b.parameters.Size()
 	for i := range b.children {
-		n += b.children[i].memory()
+		n += b.children[i].size()
 	}
 	return n
 }

@@ -127,9 +127,14 @@ func (b *lockedBatch) run(inPlace bool) *wire.Failure {
 		}
 		rest := *b
 		rest.permitted = append(slices.Clip(b.permitted), s.Table)
-		return b.conn.whenPermitted(b.header, s, b.permissions(s.Table), b.conn.sender(inPlace), func() *wire.Failure { return rest.run(false) })
+		return b.conn.whenPermitted(b.asksFirst(inPlace), s, b.permissions(s.Table), func() *wire.Failure { return rest.run(false) })
 	}
 	return b.runPermitted(inPlace)
+}
+
+// asksFirst returns the request as one that waits for what the proxy asks for it.
+func (b *lockedBatch) asksFirst(inPlace bool) askedFirst {
+	return askedFirst{b.header, b.conn.sender(inPlace), b.size()}
 }
 
 // permissions returns the permissions on t that the statements need; none if Cassandra has just
@@ -154,7 +159,7 @@ func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 	if i, q := b.question(); len(q.Text) > 0 {
 		rest := *b
 		rest.children = slices.Clone(b.children)
-		return b.conn.whenEvaluated(b.header, q, b.conn.sender(inPlace), func(values [][]byte) *wire.Failure {
+		return b.conn.whenEvaluated(b.asksFirst(inPlace), q, func(values [][]byte) *wire.Failure {
 			if f := rest.children[i].evaluated(values); f != nil {
 				return f
 			}
@@ -238,7 +243,7 @@ func (b *lockedBatch) writeIf(write lockedOperation) *wire.Failure {
 	if f != nil {
 		return f
 	}
-	x.write = write
+	x.write, x.kept = write, b.size()
 	x.put = func(sums []statement.Sum) {
 		for _, sum := range sums {
 			b.children[sum.Part].Put(sum)

@@ -89,6 +89,7 @@ func (f Force) String() string {
 func (c *conn) abandon() {
 	c.operations.cancel()
 	for _, w := range c.watches.removeAll() {
+		c.countKept(-w.kept)
 		if w.sent != nil {
 			c.abandonSent(w.sent)
 		}

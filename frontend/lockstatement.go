@@ -192,6 +192,11 @@ func (a lockExecution) detached() lockExecution {
 	return a
 }
 
+// asksFirst returns the request as one that waits for what the proxy asks for it.
+func (a *lockExecution) asksFirst() askedFirst {
+	return askedFirst{a.envelope.Header, a.conn.sender(a.inPlace), a.lock.size() + len(a.parameters.PagingState)}
+}
+
 // run carries out the statement. Unless the client's permissions are known, it asks Cassandra for
 // them first.
 func (a *lockExecution) run() *wire.Failure {
@@ -200,7 +205,7 @@ func (a *lockExecution) run() *wire.Failure {
 		return a.runPermitted()
 	}
 	later := a.detached()
-	return a.conn.whenPermitted(a.envelope.Header, &later.lock, need, a.conn.sender(a.inPlace), later.runPermitted)
+	return a.conn.whenPermitted(a.asksFirst(), &later.lock, need, later.runPermitted)
 }
 
 // runPermitted has Cassandra evaluate what it must, and carries out the statement.
@@ -222,7 +227,7 @@ func (a *lockExecution) runPermitted() *wire.Failure {
 	}
 	if q := a.lock.Question(); len(q.Text) > 0 {
 		later := a.detached()
-		return a.conn.whenEvaluated(a.envelope.Header, q, a.conn.sender(a.inPlace), later.runWith)
+		return a.conn.whenEvaluated(a.asksFirst(), q, later.runWith)
 	}
 	return a.runEvaluated()
 }

@@ -61,9 +61,9 @@ func (m *madeStatements) forget(id []byte) {
 }
 
 // whenPrepared calls act once Cassandra has prepared the texts of operations, which it is asked for
-// one after another if it has not yet; emit sends the first PREPARE. An operation whose text it does
+// one after another if it has not yet. An operation whose text it does
 // not prepare stays a QUERY, to which Cassandra may say why.
-func (c *conn) whenPrepared(m *madeStatements, all []*lockedOperation, emit func([]byte), act func() *wire.Failure) *wire.Failure {
+func (c *conn) whenPrepared(q askedFirst, m *madeStatements, all []*lockedOperation, act func() *wire.Failure) *wire.Failure {
 	for i, k := range all {
 		if k.executes(m.idOf(k.body)) {
 			continue
@@ -72,7 +72,7 @@ func (c *conn) whenPrepared(m *madeStatements, all []*lockedOperation, emit func
 		if !c.streams.Begin(h.Stream, true) {
 			return inUse(h.Stream)
 		}
-		c.watches.add(h.Stream, &watch{kind: watchMade, values: func(e wire.Envelope) error {
+		c.watch(h.Stream, &watch{kind: watchMade, kept: q.kept, values: func(e wire.Envelope) error {
 			result, _, err := c.decodePrepared(e)
 			if err != nil {
 				return err
@@ -81,12 +81,12 @@ func (c *conn) whenPrepared(m *madeStatements, all []*lockedOperation, emit func
 				k.executes(executedID{result.PreparedQueryId, result.ResultMetadataId})
 				m.add(madeStatement{k.body, k.prepared})
 			}
-			if f := c.whenPrepared(m, all[i+1:], c.send, act); f != nil {
+			if f := c.whenPrepared(q.again(c), m, all[i+1:], act); f != nil {
 				c.reject(h, f)
 			}
 			return nil
 		}})
-		emit(c.prepareRequest(h, k.body[4:]))
+		q.emit(c.prepareRequest(h, k.body[4:]))
 		return nil
 	}
 	return act()

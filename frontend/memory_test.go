@@ -69,7 +69,7 @@ func newMemoryConn(t tester, d dialect, keep bool) *memoryConn {
 	m := &memoryConn{client: &fakeSocket{keep: keep}, backend: &fakeSocket{keep: keep}}
 	m.conn = newConn(s, m.client)
 	m.conn.backend = m.backend
-	m.up.Out, m.down.In = relay.NewOutbound(m.backend), relay.NewInbound(m.backend, &s.buffers, m.account())
+	m.up.Out, m.down.In = relay.NewOutbound(m.backend), relay.NewInbound(m.backend, &s.buffers, m.account(s.answers))
 	m.version, m.framing.Compression = byte(d.version), d.compression
 	m.framing.SetSegmented(d.version == v5)
 	m.loggedIn.Store(true)

@@ -36,6 +36,13 @@ func (c *conn) goOn(answered, owed int16) operation {
 // already ended.
 func (o operation) onCancel(cancel func()) { o.conn.operations.setCancel(o.id, cancel) }
 
+// keeps counts n more bytes as kept by the operation, until it ends (see conn.countKept).
+func (o operation) keeps(n int) {
+	if o.conn.operations.keeps(o.id, n) {
+		o.conn.countKept(n)
+	}
+}
+
 // owed reports whether the client is still to be answered. It is not once giveUp has answered it.
 func (o operation) owed() bool { return o.conn.operations.owes(o.id) }
 
@@ -66,7 +73,11 @@ func (o operation) finishLater(last func()) {
 }
 
 // end ends the operation without an answer.
-func (o operation) end() { o.conn.operations.remove(o.id) }
+func (o operation) end() {
+	if n := o.conn.operations.remove(o.id); n != 0 {
+		o.conn.countKept(-n)
+	}
+}
 
 // answered finishes an operation with the core's answer. atOnce means that it is called by the
 // goroutine that asked, before operation.lock or unlock returns; else it may block.
@@ -80,6 +91,7 @@ func (o operation) lock(k musiccore.Key, q musiccore.Request, finish answered) {
 		o.finish(func() { finish(a, true) })
 		return
 	}
+	o.keeps(len(k.PK))
 	o.onCancel(cancel)
 }
 
@@ -137,6 +149,7 @@ type operations struct {
 type pendingOperation struct {
 	stream int16  // on which an answer is owed, or noStream
 	cancel func() // called when the connection ends
+	kept   int    // see operation.keeps
 }
 
 // add adds an operation and returns its id.
@@ -147,7 +160,7 @@ func (o *operations) add(stream int16) uint64 {
 		o.pending = map[uint64]pendingOperation{}
 	}
 	o.last++
-	o.pending[o.last] = pendingOperation{stream, func() {}}
+	o.pending[o.last] = pendingOperation{stream: stream, cancel: func() {}}
 	return o.last
 }
 
@@ -157,7 +170,8 @@ func (o *operations) setCancel(id uint64, cancel func()) {
 	o.mu.Lock()
 	p, ok := o.pending[id]
 	if ok {
-		o.pending[id] = pendingOperation{p.stream, cancel}
+		p.cancel = cancel
+		o.pending[id] = p
 	}
 	over := o.over
 	o.mu.Unlock()
@@ -166,11 +180,25 @@ func (o *operations) setCancel(id uint64, cancel func()) {
 	}
 }
 
-// remove ends an operation.
-func (o *operations) remove(id uint64) {
+// keeps notes that an operation keeps n more bytes. It returns false if the operation has ended.
+func (o *operations) keeps(id uint64, n int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	p, ok := o.pending[id]
+	if ok {
+		p.kept += n
+		o.pending[id] = p
+	}
+	return ok
+}
+
+// remove ends an operation, and returns how many bytes it has kept.
+func (o *operations) remove(id uint64) (kept int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	kept = o.pending[id].kept
 	delete(o.pending, id)
+	return kept
 }
 
 // owes reports whether an operation still owes the client an answer.
@@ -189,7 +217,8 @@ func (o *operations) disown() []int16 {
 	for id, p := range o.pending {
 		if p.stream != noStream {
 			streams = append(streams, p.stream)
-			o.pending[id] = pendingOperation{noStream, p.cancel}
+			p.stream = noStream
+			o.pending[id] = p
 		}
 	}
 	return streams

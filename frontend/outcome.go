@@ -93,16 +93,14 @@ func worst(verdicts []musiccore.Verdict) musiccore.Verdict {
 }
 
 // concludeLater answers the client when the verdict is known, or continues the conditional write
-// that the operation is part of. It blocks until there is memory to keep the answer.
+// that the operation is part of. Flushed blocks while the answers that are kept take too much.
 func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdict musiccore.Verdict, wait func() musiccore.Verdict) {
 	n := len(e.Raw)
 	c.down.Out.Room(c.done)
-	if !c.server.memory.Acquire(n, c.done) {
-		c.server.memory.Take(n) // the connection has ended; it is given back below
-	}
+	c.countAnswer(n)
 	e.Raw = bytes.Clone(e.Raw)
 	c.goOn(e.Stream, e.Stream).answerLater(func() []byte {
-		defer c.server.memory.Give(n)
+		defer c.countAnswer(-n)
 		if wait != nil {
 			verdict = wait()
 		}

@@ -188,7 +188,7 @@ func (a *describeLock) String() string { return "describe: " + string(a.Text) }
 // perform implements action.
 func (a *describeLock) perform(c *conn, e wire.Envelope) error {
 	s, h := &a.lockStatement, e.Header
-	if f := c.whenPermitted(h, s, s.permissions(), c.up.Emit, func() *wire.Failure { return c.describe(h, s) }); f != nil {
+	if f := c.whenPermitted(askedFirst{h, c.up.Emit, s.size()}, s, s.permissions(), func() *wire.Failure { return c.describe(h, s) }); f != nil {
 		return c.answer(e, f)
 	}
 	return nil

@@ -72,7 +72,7 @@ func (c *conn) login(e wire.Envelope) {
 func (r *responses) Perform(e wire.Envelope) error {
 	c := (*conn)(r)
 	e = c.showReplicas(e)
-	w := c.watches.remove(e.Stream)
+	w := c.unwatch(e.Stream)
 	if w.kind == watchSchema && e.OpCode == primitive.OpCodeResult {
 		return c.performSchema(e, w.change)
 	}
@@ -168,9 +168,13 @@ func (c *conn) performSchema(e wire.Envelope, change SchemaChange) error {
 func (r *responses) Await() error { return nil }
 
 // Flushed implements relay.Handler. It ends a sample whose answer has been written, and a draining
-// connection whose last answer has been written.
+// connection whose last answer has been written. It blocks while this connection keeps answers and
+// the memory for them is used up.
 func (r *responses) Flushed() {
 	c := (*conn)(r)
+	if c.keptAnswers.Load() > 0 {
+		c.server.answers.Acquire(0, c.done)
+	}
 	c.sample.Tell(c.server.Stats)
 	if c.draining() || c.awaited.Load() {
 		c.endIfDrained()
@@ -216,6 +220,28 @@ type watch struct {
 	denied    func(e wire.Envelope)                      // watchRights: called if it has not; may be nil
 	values    func(wire.Envelope) error                  // watchValues: continues with Cassandra's rows; watchMade: with any answer
 	unserved  *wire.Failure                              // watchUnserved: the error if Cassandra cannot parse the text
+	kept      int                                        // bytes of the request that wait for the answer, see conn.countKept
+}
+
+// watch has the answer on a stream watched, and counts what waits for it.
+func (c *conn) watch(stream int16, w *watch) {
+	if w.kept != 0 {
+		c.countKept(w.kept)
+	}
+	c.watches.add(stream, w)
+	if w.kept != 0 && w.sent == nil && c.over() {
+		c.unwatch(stream) // no goroutine would see the answer
+	}
+}
+
+// unwatch removes the watch of a stream and returns it, or the zero value. Nothing waits for the answer
+// any more.
+func (c *conn) unwatch(stream int16) watch {
+	w := c.watches.remove(stream)
+	if w.kept != 0 {
+		c.countKept(-w.kept)
+	}
+	return w
 }
 
 // watches holds the watched requests of a connection, by stream. It is safe for concurrent use. The

@@ -133,27 +133,40 @@ func (c *conn) grants(e wire.Envelope, p probe) bool {
 // whenPermitted calls act when Cassandra has confirmed all permissions that a statement needs.
 // Missing ones are probed one after another; emit sends the first probe. The core is not asked
 // before, so that a client without the permission neither sees nor changes anything of a lock.
-func (c *conn) whenPermitted(h wire.Header, s *lockStatement, need permission, emit func([]byte), act func() *wire.Failure) *wire.Failure {
+func (c *conn) whenPermitted(q askedFirst, s *lockStatement, need permission, act func() *wire.Failure) *wire.Failure {
 	what := c.missingPermission(s.Table, need)
 	if what == 0 {
 		return act()
 	}
 	table := &lockStatement{Statement: statement.Statement{Table: s.Table, Critical: s.Critical}}
-	raw, f := c.askRight(h, s, what, func() {
-		if f := c.whenPermitted(h, table, need&^what, c.send, act); f != nil {
-			c.reject(h, f)
+	next := q.again(c)
+	raw, f := c.askRight(q, s, what, func() {
+		if f := c.whenPermitted(next, table, need&^what, act); f != nil {
+			c.reject(q.header, f)
 		}
 	})
 	if f == nil {
-		emit(raw)
+		q.emit(raw)
 	}
 	return f
 }
 
+// askedFirst is a request of a client that waits for Cassandra's answer to a request that the proxy
+// has made for it, on the same stream.
+type askedFirst struct {
+	header wire.Header
+	emit   func([]byte) // sends what the proxy has made
+	kept   int          // bytes of the client's request that wait for the answer
+}
+
+// again returns the request for what the proxy asks next, when the answer has come.
+func (q askedFirst) again(c *conn) askedFirst { return askedFirst{q.header, c.send, q.kept} }
+
 // askRight returns the request that probes for a permission, on the client's own connection and the
 // stream of its request, and has its answer watched. act is called if the client has the
 // permission; else the client gets Cassandra's error.
-func (c *conn) askRight(h wire.Header, s *lockStatement, what permission, act func()) ([]byte, *wire.Failure) {
+func (c *conn) askRight(q askedFirst, s *lockStatement, what permission, act func()) ([]byte, *wire.Failure) {
+	h := q.header
 	r := right{s.Table, what}
 	asked := newProbe(r, s.Critical)
 	text := asked.text
@@ -164,7 +177,7 @@ func (c *conn) askRight(h wire.Header, s *lockStatement, what permission, act fu
 	if !c.streams.Begin(h.Stream, true) {
 		return nil, inUse(h.Stream)
 	}
-	c.watches.add(h.Stream, &watch{kind: watchRights, probe: asked, allowed: func() {
+	c.watch(h.Stream, &watch{kind: watchRights, kept: q.kept, probe: asked, allowed: func() {
 		c.rights.note(r)
 		act()
 	}, denied: func(e wire.Envelope) { c.auditDenied(e, s, what) }})

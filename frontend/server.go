@@ -91,7 +91,8 @@ type Timeouts struct {
 type Server struct {
 	Options
 	buffers   relay.Buffers
-	memory    *relay.Budget
+	memory    *relay.Budget  // for requests
+	answers   *relay.Budget  // for answers: a request that is held may wait for one, so it must leave them room
 	listing   chan struct{}  // holds a value for each LIST LOCKS that is being answered
 	clientLog zerolog.Logger // Log with a bound, for events that clients cause
 	prepared  *preparedStatements
@@ -110,8 +111,12 @@ const listsAtOnce = 4
 
 // NewServer returns a server. Serve starts it.
 func NewServer(o Options) *Server {
-	messages := func() int { return o.Limits().Messages }
-	return &Server{Options: o, memory: relay.NewBudget(messages), listing: make(chan struct{}, listsAtOnce), clientLog: sampled(o.Log), prepared: newStatements(o.Limits), conns: map[*conn]struct{}{}}
+	requests := func() int { return o.Limits().Messages }
+	answers := func() int { return o.Limits().Messages / 2 }
+	return &Server{
+		Options: o, memory: relay.NewBudget(requests), answers: relay.NewBudget(answers), listing: make(chan struct{}, listsAtOnce), clientLog: sampled(o.Log),
+		prepared: newStatements(o.Limits), conns: map[*conn]struct{}{},
+	}
 }
 
 // Serve accepts clients until ctx ends or the listener fails. Then it drains: it waits, for at most
@@ -277,7 +282,7 @@ type Limits struct {
 	Prepared     int // bytes of memory for all prepared statements
 	PreparedEach int // bytes of memory for those that one connection has prepared
 	Waits        int // operations of one connection that wait for the core
-	Messages     int // bytes of memory for messages of all connections, see relay.Budget
+	Messages     int // bytes of memory for requests of all connections, see relay.Budget; answers have half as much
 }
 
 // DefaultLimits returns the defaults of package config.

@@ -159,10 +159,10 @@ func TestAnswerThatWaitsForItsVerdict(t *testing.T) {
 		backend.answer(1)
 		backend.send(1, &message.VoidResult{})
 		assert.Equal(t, musiccore.OutcomeAcked, taken(t, core.ended))
-		require.Eventually(t, func() bool { return r.server.memory.InUse() > 0 }, patience, time.Millisecond, "it is held")
+		require.Eventually(t, func() bool { return r.server.answers.InUse() > 0 }, patience, time.Millisecond, "it is held")
 		l.verdicts <- musiccore.VerdictTell
 		client.answer(1)
-		require.Eventually(t, func() bool { return r.server.memory.InUse() == 0 }, patience, time.Millisecond, "it is given back")
+		require.Eventually(t, func() bool { return r.server.answers.InUse() == 0 }, patience, time.Millisecond, "it is given back")
 	})
 }
 

@@ -222,10 +222,12 @@ func (a *lockExecution) list() *wire.Failure {
 		defer func() { <-c.listing }()
 		c.down.Out.Room(c.done)
 		raw := c.listInTurn(h.Stream, only)
-		if n := len(raw); n > 0 && c.server.memory.Acquire(n, c.done) {
-			o.answer(raw)
-			c.server.memory.Give(n)
+		if raw == nil {
+			return
 		}
+		c.countAnswer(len(raw))
+		o.answer(raw)
+		c.countAnswer(-len(raw))
 	})
 	return nil
 }

@@ -37,6 +37,7 @@ type conditionalWrite struct {
 	columns  []*message.ColumnMetadata
 	nextTurn func() // ends the turn; may be called more than once
 	group    *group // that may wait for it; nil: none
+	kept     int    // bytes that first and the statements of a batch take
 	fails    bool   // of one in a group: its condition does not hold
 	refused  []byte // … and this is its answer
 }
@@ -55,6 +56,7 @@ func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Fa
 	if f != nil {
 		return f
 	}
+	x.kept = s.size()
 	q := lockedRequest{key: k, ref: ref, parameters: a.parameters}
 	x.write = queryOperation(a.envelope.Header, s.Write(statement.RequestStamps), &s.Statement, q)
 	x.write.sent.warnings = a.conn.timestampWarning(&s)
@@ -73,6 +75,9 @@ func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Fa
 	if ref == 0 && s.Parsed.Verb == rewrite.Insert { // IF NOT EXISTS holds on a key without rows
 		onEmpty = x.fencedWrite(&s)
 	}
+	if onEmpty != nil {
+		x.kept += onEmpty.size()
+	}
 	x.readsOf(a.envelope.Header, &s.Statement, q)
 	c := a.conn
 	start := func() *wire.Failure { return c.startConditional(x, onEmpty) }
@@ -80,7 +85,7 @@ func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Fa
 		return start()
 	}
 	x.made = x.constant(onEmpty)
-	return c.whenPrepared(&s.prepared.made, x.made, c.sender(a.inPlace), start)
+	return c.whenPrepared(askedFirst{a.envelope.Header, c.sender(a.inPlace), x.size()}, &s.prepared.made, x.made, start)
 }
 
 // readsOf makes the reads for the conditions. Nothing of the client's request is kept.
@@ -150,6 +155,7 @@ func (c *conn) startConditional(x *conditionalWrite, onEmpty *lockedOperation) *
 		return f
 	}
 	o := c.begin(x.read.header.Stream)
+	o.keeps(x.size())
 	c.server.turns.take(x.read.request.key, func(next func()) {
 		x.nextTurn = next
 		o.finish(func() { o.readFirst(x.read) })
@@ -304,7 +310,7 @@ func (c *conn) answerIfValid(stream int16, texts [][]byte, answer []byte) []byte
 	case !c.streams.Begin(stream, true):
 		return c.failureEnvelope(stream, inUse(stream))
 	}
-	c.watches.add(stream, &watch{kind: watchRights, allowed: func() {
+	c.watch(stream, &watch{kind: watchRights, kept: len(answer), allowed: func() {
 		if now := c.answerIfValid(stream, texts[1:], answer); now != nil {
 			c.post(now)
 		}

@@ -1,0 +1,171 @@
+package frontend
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/require"
+)
+
+// holds waits until so many bytes of requests are counted: at least, or none.
+func (r *rig) holds(n int, what string) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		used := r.server.memory.InUse()
+		return n > 0 && used >= int64(n) || n == 0 && used == 0
+	}, patience, time.Millisecond, what)
+}
+
+// large is the length of what is kept in these tests.
+const large = 1 << 20
+
+// largeWrite is a write whose first value is large, with other values behind it.
+func largeWrite(text string, others ...[]byte) *message.Query {
+	q := query(text)
+	for _, v := range append([][]byte{noise(large)}, others...) {
+		q.Options.PositionalValues = append(q.Options.PositionalValues, primitive.NewValue(v))
+	}
+	return q
+}
+
+// asBatch is a write as a BATCH message.
+func asBatch(q *message.Query) *message.Batch {
+	return &message.Batch{Children: []*message.BatchChild{{Query: q.Query, Values: q.Options.PositionalValues}}}
+}
+
+// What waits for a lock, for its stamp or for the row of its condition is counted until it is answered, or its client is gone.
+func TestWhatWaitsIsCounted(t *testing.T) {
+	plain, condition := "UPDATE bank.auto SET n = ? WHERE id = 'x'", " IF balance = 5"
+	held := "UPDATE bank.accounts USING LOCK 1 SET n = ? WHERE id = 'x'"
+	for name, c := range map[string]struct {
+		request message.Message
+		waits   []int // for the core, before each message that Cassandra gets
+	}{
+		"alone":               {largeWrite(plain), []int{2}},
+		"alone, message":      {asBatch(largeWrite(plain)), []int{2}},
+		"alone, with IF":      {largeWrite(plain + condition), []int{2, 1}},
+		"under a lock":        {largeWrite(held), []int{1}},
+		"with IF":             {largeWrite(held + condition), []int{1, 1}},
+		"with IF, message":    {asBatch(largeWrite(held + condition)), []int{1, 1}},
+		"INSERT IF":           {largeWrite("INSERT INTO bank.auto (n, id) VALUES (?, 'x') IF NOT EXISTS"), []int{2}},
+		"FOR UPDATE":          {query("SELECT balance FROM bank.accounts WHERE id = 'x' /*" + strings.Repeat("x", large) + "*/ FOR UPDATE"), []int{2}},
+		"of several keys":     {largeWrite("BEGIN BATCH " + plain + "; DELETE FROM bank.auto WHERE id = 'y' APPLY BATCH"), []int{4}},
+		"of several keys, IN": {largeWrite("UPDATE bank.auto SET n = ? WHERE id IN ('x')"), []int{2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, goes := range []bool{false, true} {
+				r, core := holdingRig(t)
+				r.server.MaxWait = patience
+				client, backend := r.login(dialect{version: v4})
+				core.holds = true
+				client.send(1, c.request)
+				give := taken(t, core.held)
+				r.holds(large, "while it waits for the core")
+				if goes {
+					_ = client.Close()
+					backend.ended()
+					for give(); len(core.held) > 0; {
+						taken(t, core.held)()
+					}
+					r.holds(0, "the client is gone")
+					continue
+				}
+				for step, waits := range c.waits {
+					for range waits {
+						if give == nil {
+							give = taken(t, core.held)
+							r.holds(large, "while it waits for the core")
+						}
+						give()
+						give = nil
+					}
+					got := backend.answer(1)
+					if step+1 < len(c.waits) {
+						r.holds(large, "while the row is read")
+					}
+					if q, ok := got.(*message.Query); ok && strings.HasPrefix(q.Query, "SELECT") {
+						backend.send(1, balances(bigint(5)))
+					} else {
+						backend.send(1, &message.VoidResult{})
+					}
+				}
+				client.answer(1)
+				r.holds(0, "it is answered")
+			}
+		})
+	}
+}
+
+// Conditional writes that wait for their turn are counted.
+func TestWhatWaitsForItsTurnIsCounted(t *testing.T) {
+	r, _ := holdingRig(t)
+	client, backend := r.login(dialect{version: v4})
+	for stream := range int16(3) {
+		client.send(stream, largeWrite("UPDATE bank.accounts USING LOCK 1 SET n = ? WHERE id = 'x' IF balance = 5"))
+	}
+	backend.answer(0)
+	r.holds(3*large, "one reads, and two wait")
+	_ = client.Close()
+	r.holds(0, "the client is gone")
+}
+
+// A request for which Cassandra is asked something first is counted until the answer.
+func TestWhatWaitsForCassandraIsCounted(t *testing.T) {
+	for name, roles := range map[string]bool{"permissions": true, "functions": false} {
+		t.Run(name, func(t *testing.T) {
+			for _, batch := range []bool{false, true} {
+				for _, goes := range []bool{false, true} {
+					r, _ := evaluatingRig(t)
+					login, text := func() (client, backend *peer) { return r.login(dialect{version: v4}) }, "UPDATE bank.texts SET m = ? WHERE id = f()"
+					if roles {
+						login, text = func() (client, backend *peer) { return r.loginAs(dialect{version: v4}, "app") }, "UPDATE bank.texts SET m = ? WHERE id = 'x'"
+					}
+					client, backend := login()
+					if w := largeWrite(text); batch {
+						client.send(1, asBatch(w))
+					} else {
+						client.send(1, w)
+					}
+					backend.answer(1)
+					r.holds(large, "while it waits")
+					if goes {
+						_ = client.Close()
+						r.holds(0, "the client is gone")
+						continue
+					}
+					if roles {
+						backend.send(1, &message.VoidResult{})
+					} else {
+						backend.send(1, questioned([]byte("x")))
+					}
+					backend.answer(1)
+					backend.send(1, &message.VoidResult{})
+					client.answer(1)
+					r.holds(0, "it is answered")
+				}
+			}
+		})
+	}
+}
+
+// Requests that are held, however much they take, leave room for the answers that they wait for.
+func TestAnswersHaveRoomBesideWhatWaits(t *testing.T) {
+	r, _ := holdingRig(t)
+	r.server.Limits().Messages = 2 * large
+	client, backend := r.login(dialect{version: v4})
+	client.send(9, query("SELECT n FROM bank.accounts WHERE id = 'x' USING LOCK 1"))
+	backend.answer(9)
+	client.send(1, largeWrite("UPDATE bank.accounts USING LOCK 1 SET n = ? WHERE id = 'x' IF balance = 5"))
+	backend.answer(1)
+	r.holds(large, "it waits for its row")
+	backend.send(9, rows(noise(200_000)))
+	client.answer(9)
+	backend.send(1, balances(bigint(5)))
+	backend.answer(1)
+	backend.send(1, &message.VoidResult{})
+	client.answer(1)
+	r.holds(0, "all is answered")
+}
