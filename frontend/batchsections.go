@@ -126,7 +126,7 @@ func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 		if f != nil {
 			return nil, f
 		}
-		at += child.Markers
+		at, part.until = at+child.Markers, s.until
 		b.children = append(b.children, part)
 	}
 	b.count()
@@ -186,6 +186,7 @@ func (b *lockedBatch) inSections() *wire.Failure {
 	o.finishLater(func() {
 		if f := m.run(o); f != nil {
 			m.release()
+			o.free()
 			c.reject(b.header, f)
 		}
 	})
@@ -264,6 +265,7 @@ func (m *batchSections) run(o operation) *wire.Failure {
 			return refusal.OfSection(a.Err, k.first.Table)
 		}
 	}
+	o.free()
 	return m.send()
 }
 

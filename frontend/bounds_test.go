@@ -247,5 +247,55 @@ func TestListsAreBounded(t *testing.T) {
 	for _, client := range all {
 		assert.IsType(t, &message.RowsResult{}, client.answer(1))
 	}
-	assert.Eventually(t, func() bool { return r.server.memory.InUse() == 0 }, patience, time.Millisecond)
+	assert.Eventually(t, func() bool { return r.server.answers.InUse() == 0 }, patience, time.Millisecond)
+}
+
+// Batches count among the operations of a connection that wait, and a stream on which one waits takes no other request.
+func TestWaitingBatchesAreBounded(t *testing.T) {
+	const most = 20
+	for name, text := range map[string]string{
+		"under a lock": "UPDATE bank.accounts USING LOCK 1 SET n = 0x WHERE id = 'x'", "alone": "UPDATE bank.auto SET n = 0x WHERE id = 'x'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, core := holdingRig(t)
+			core.holds, core.held = true, make(chan func(), 2*most)
+			r.server.Limits().Waits = most
+			client, _ := r.login(dialect{version: v4})
+			for stream := range int16(2 * most) {
+				client.send(stream, asBatch(query(text)))
+			}
+			for stream := int16(most); stream < 2*most; stream++ {
+				assert.Regexp(t, `^MUSIC_UNAVAILABLE: 20 operations .*max-waits-per-connection`, client.failure(stream).GetErrorMessage())
+			}
+			assert.Len(t, core.held, most)
+			_ = client.Close()
+			for range most {
+				(<-core.held)()
+			}
+		})
+	}
+}
+
+// A stream on which an operation waits is in use, whatever is waited for, and no longer when the answer has come.
+func TestAStreamOnWhichAnOperationWaitsIsInUse(t *testing.T) {
+	for _, text := range []string{
+		"LOCK bank.accounts WHERE id = 'x'", "LOCK bank.accounts WHERE id IN ('x', 'y')", "SELECT n FROM bank.accounts WHERE id = 'x' FOR UPDATE",
+		"UPDATE bank.accounts USING LOCK 1 SET n = 0x WHERE id = 'x'", "UPDATE bank.auto SET n = 0x WHERE id = 'x'",
+		"UPDATE bank.auto SET n = 0x WHERE id IN ('x', 'y')", "UPDATE bank.auto SET n = 0x WHERE id = 'x' IF balance = 5",
+	} {
+		t.Run(text, func(t *testing.T) {
+			r, core := holdingRig(t)
+			r.server.MaxWait = patience
+			core.holds = true
+			client, _ := r.login(dialect{version: v4})
+			client.send(1, query(text))
+			give := taken(t, core.held)
+			client.send(1, query("SELECT a FROM b.c"))
+			assert.Contains(t, client.failure(1).GetErrorMessage(), "Stream id 1 is in use")
+			_ = client.Close()
+			for give(); len(core.held) > 0; {
+				taken(t, core.held)()
+			}
+		})
+	}
 }

@@ -113,6 +113,7 @@ func (a *makeCritical) perform(c *conn, e wire.Envelope) error {
 	raw, o := bytes.Clone(e.Raw), c.begin(e.Stream)
 	o.finishLater(func() {
 		why := c.server.Hindrance(a.change)
+		o.free()
 		switch {
 		case o.cancelled():
 		case why != "":

@@ -201,6 +201,7 @@ func (t *tableWait) stop(last func()) {
 
 // resume continues the request, unless the connection has ended.
 func (t *tableWait) resume() {
+	t.operation.free()
 	if t.operation.cancelled() {
 		return
 	}

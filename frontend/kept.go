@@ -1,6 +1,10 @@
 package frontend
 
 import (
+	"slices"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+
 	"music/frontend/wire"
 )
 
@@ -58,6 +62,18 @@ func (b *lockedBatch) size() int {
 		n += b.children[i].size()
 	}
 	return n
+}
+
+// checkWaits is conn.checkWaits for a batch, unless it has waited for its table, and so has a place.
+func (b *lockedBatch) checkWaits() *wire.Failure {
+	f := b.conn.checkWaits()
+	if f == nil || slices.ContainsFunc(b.children, func(s lockStatement) bool { return !s.until.IsZero() }) {
+		return nil
+	}
+	if b.unlocked() {
+		f.Code = primitive.ErrorCodeOverloaded
+	}
+	return f
 }
 
 // tooManyParts returns the error for a batch whose statements would take more than maxBatchMemory.

@@ -75,7 +75,11 @@ func (x *conditionalWrite) known(c *conn, k *lockedOperation, tk musiccore.Ticke
 func (c *conn) readKnown(f *sentOperation, stream int16, r *knownRow, inPlace bool) {
 	verdict, wait := c.endTickets(f, musiccore.OutcomeAcked)
 	if wait != nil {
-		c.answerLater(stream, func() []byte { return c.continueKnown(f, stream, r, wait(), false) })
+		c.answerLater(stream, func(o operation) []byte {
+			verdict := wait()
+			o.free()
+			return c.continueKnown(f, stream, r, verdict, false)
+		})
 		return
 	}
 	if raw := c.continueKnown(f, stream, r, verdict, inPlace); raw != nil {

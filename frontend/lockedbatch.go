@@ -156,6 +156,9 @@ func (b *lockedBatch) permissions(t *catalog.Table) permission {
 // the batch for a client that has the permissions. inPlace means that its request is being
 // performed.
 func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
+	if f := b.checkWaits(); f != nil {
+		return f
+	}
 	if i, q := b.question(); len(q.Text) > 0 {
 		rest := *b
 		rest.children = slices.Clone(b.children)

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"music/musiccore"
 )
@@ -43,6 +44,10 @@ func (o operation) keeps(n int) {
 	}
 }
 
+// free lets the client use the operation's stream again: its answer is about to be sent, by this
+// operation or by what follows it.
+func (o operation) free() { o.conn.operations.free(o.id) }
+
 // owed reports whether the client is still to be answered. It is not once giveUp has answered it.
 func (o operation) owed() bool { return o.conn.operations.owes(o.id) }
 
@@ -52,14 +57,22 @@ func (o operation) cancelled() bool { return !o.owed() || o.conn.over() }
 
 // answer sends an envelope to the client if the answer is still owed.
 func (o operation) answer(envelope []byte) {
+	o.free()
 	if o.owed() {
 		o.conn.post(envelope)
 	}
 }
 
-// finish calls last and ends the operation. Any goroutine may call it. If last panics the
-// connection ends, which answers the client.
+// finish calls last, which does not block and answers the client or has another operation do so,
+// and ends the operation. Any goroutine may call it. If last panics the connection ends, which
+// answers the client.
 func (o operation) finish(last func()) {
+	o.free()
+	o.run(last)
+}
+
+// run is finish for a function that frees the stream itself.
+func (o operation) run(last func()) {
 	o.conn.guard(func() {
 		last()
 		o.end()
@@ -67,9 +80,10 @@ func (o operation) finish(last func()) {
 	})
 }
 
-// finishLater is finish in a goroutine of its own, so last may block. conn.serve waits for it.
+// finishLater is finish in a goroutine of its own, so last may block; it must call free before the
+// client is answered. conn.serve waits for it.
 func (o operation) finishLater(last func()) {
-	o.conn.children.Go(func() { o.finish(last) })
+	o.conn.children.Go(func() { o.run(last) })
 }
 
 // end ends the operation without an answer.
@@ -114,15 +128,16 @@ func (o operation) finishWith(finish answered) func(musiccore.Answer) {
 func (c *conn) later(f func()) { c.begin(noStream).finishLater(f) }
 
 // answerLater answers a request with the envelope that f returns, in a goroutine of its own. f may
-// block; it returns nil if it has answered the client itself.
-func (c *conn) answerLater(stream int16, f func() []byte) {
+// block; it returns nil if it has answered the client itself, or has another operation do so, and has
+// called free before.
+func (c *conn) answerLater(stream int16, f func(o operation) []byte) {
 	c.begin(stream).answerLater(f)
 }
 
 // answerLater is conn.answerLater for an operation that has begun.
-func (o operation) answerLater(f func() []byte) {
+func (o operation) answerLater(f func(o operation) []byte) {
 	o.finishLater(func() {
-		if envelope := f(); envelope != nil {
+		if envelope := f(o); envelope != nil {
 			o.answer(envelope)
 		}
 	})
@@ -142,14 +157,18 @@ type operations struct {
 	mu      sync.Mutex
 	last    uint64
 	pending map[uint64]pendingOperation
-	over    bool // the connection has ended
+	streams map[int16]int // how many operations each stream has that are not free
+	busy    atomic.Int32  // the number of such operations
+	over    bool          // the connection has ended
 }
 
 // pendingOperation is an operation that has not ended.
 type pendingOperation struct {
 	stream int16  // on which an answer is owed, or noStream
+	used   int16  // the stream that the client must not use, until freed
 	cancel func() // called when the connection ends
 	kept   int    // see operation.keeps
+	freed  bool   // see operation.free
 }
 
 // add adds an operation and returns its id.
@@ -157,10 +176,14 @@ func (o *operations) add(stream int16) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.pending == nil {
-		o.pending = map[uint64]pendingOperation{}
+		o.pending, o.streams = map[uint64]pendingOperation{}, map[int16]int{}
+	}
+	if stream != noStream {
+		o.streams[stream]++
+		o.busy.Add(1)
 	}
 	o.last++
-	o.pending[o.last] = pendingOperation{stream: stream, cancel: func() {}}
+	o.pending[o.last] = pendingOperation{stream: stream, used: stream, cancel: func() {}, freed: stream == noStream}
 	return o.last
 }
 
@@ -196,9 +219,42 @@ func (o *operations) keeps(id uint64, n int) bool {
 func (o *operations) remove(id uint64) (kept int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.release(id)
 	kept = o.pending[id].kept
 	delete(o.pending, id)
 	return kept
+}
+
+// free lets the client use the stream of an operation again.
+func (o *operations) free(id uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.release(id)
+}
+
+// release is free with the mutex held.
+func (o *operations) release(id uint64) {
+	p, ok := o.pending[id]
+	if !ok || p.freed {
+		return
+	}
+	if o.streams[p.used]--; o.streams[p.used] == 0 {
+		delete(o.streams, p.used)
+	}
+	o.busy.Add(-1)
+	p.freed = true
+	o.pending[id] = p
+}
+
+// uses reports whether an operation that has not been answered uses a stream. It takes a lock only if
+// there is one on any stream of the connection.
+func (o *operations) uses(stream int16) bool {
+	if o.busy.Load() == 0 {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.streams[stream] > 0
 }
 
 // owes reports whether an operation still owes the client an answer.

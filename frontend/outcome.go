@@ -99,11 +99,12 @@ func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdi
 	c.down.Out.Room(c.done)
 	c.countAnswer(n)
 	e.Raw = bytes.Clone(e.Raw)
-	c.goOn(e.Stream, e.Stream).answerLater(func() []byte {
+	c.goOn(e.Stream, e.Stream).answerLater(func(waiting operation) []byte {
 		defer c.countAnswer(-n)
 		if wait != nil {
 			verdict = wait()
 		}
+		waiting.free()
 		return c.answerUnderLock(e, f, o, verdict)
 	})
 }

@@ -36,7 +36,7 @@ func (r *requests) check(e *wire.Envelope) error {
 		return c.violation(h.Stream, wire.ProtocolError("Unexpected message %s: after STARTUP every message of protocol 5 comes in a segment, once STARTUP has been answered", traffic.OpcodeName(h.OpCode)))
 	case h.Stream < 0:
 		return c.violation(h.Stream, wire.ProtocolError("Invalid stream id %d: negative ids are for the server", h.Stream))
-	case c.streams.Open(h.Stream):
+	case c.streams.Open(h.Stream), c.operations.uses(h.Stream):
 		return c.violation(h.Stream, inUse(h.Stream))
 	}
 	return nil
