@@ -71,8 +71,20 @@ func (a *lockExecution) lockManyKeys() *wire.Failure {
 	}
 	c.server.Stats.Count(c.id, a.envelope.OpCode, traffic.Answered)
 	o := c.begin(r.stream)
+	o.keeps(r.size())
 	o.finishLater(func() { r.run(o) })
 	return nil
+}
+
+// keyMemory is what a key of a LOCK on several keys takes beside its bytes, with its row in the answer.
+const keyMemory = 512
+
+// size returns how many bytes the keys take while they are waited for.
+func (r *multiLock) size() (n int) {
+	for _, w := range r.keys {
+		n += keyMemory + len(w.Key.PK)
+	}
+	return n
 }
 
 // multiLock is one LOCK on several keys. The keys are locked one after another, in an order that is

@@ -297,3 +297,27 @@ func TestLongListsAreNotRead(t *testing.T) {
 		assert.Less(t, n, uint64(1<<20), text)
 	}
 }
+
+// The keys of one LOCK have a bound together: where IN stands at two columns they take more than their text by their number.
+func TestTheKeysOfOneLockAreBounded(t *testing.T) {
+	listOf := func(n, size int) string {
+		b := binary.BigEndian.AppendUint32(nil, uint32(n))
+		for i := range n {
+			b = append(b, bound(strings.Repeat(string(rune('a'+i)), size))...)
+		}
+		return string(b)
+	}
+	numbers := make([]int32, 60)
+	for i := range numbers {
+		numbers[i] = int32(i)
+	}
+	for size, refused := range map[int]bool{60 << 10: true, 4 << 10: false} {
+		s := autoStatement(t, false, "LOCK t WHERE a IN ? AND b IN ?", listOf(16, size), list(numbers...))
+		var f *wire.Failure
+		n := allocated(func() { _, f = s.Keys() })
+		if require.Equal(t, refused, f != nil); refused {
+			assert.Contains(t, f.Text, "MUSIC_REFUSED: the keys of one LOCK can have at most")
+		}
+		assert.Less(t, n, uint64(4*MaxKeyBytes))
+	}
+}

@@ -14,6 +14,10 @@ import (
 // the wait of one LOCK.
 const MaxKeys = 1000
 
+// MaxKeyBytes is how many bytes the keys of one LOCK … IN may have together. Where IN stands at several
+// columns, each of the keys has their values again.
+const MaxKeyBytes = 4 << 20
+
 // NamedKey is a key that a statement names, with the value of each of its columns.
 type NamedKey struct {
 	Key   musiccore.Key
@@ -37,12 +41,16 @@ func (s *Statement) Keys() ([]NamedKey, *wire.Failure) {
 		}
 		all = eachWith(all, values)
 	}
+	size := 0
 	var found []NamedKey
 	seen := map[musiccore.Key]bool{}
 	for _, parts := range all {
 		key, f := s.keyFrom(parts)
 		if f != nil {
 			return nil, f
+		}
+		if size += len(key.PK); size > MaxKeyBytes {
+			return nil, wire.Invalid("MUSIC_REFUSED: the keys of one LOCK can have at most %d bytes together: lock the others with another LOCK, in the same order everywhere", MaxKeyBytes)
 		}
 		if !seen[key] {
 			seen[key] = true
