@@ -199,7 +199,7 @@ func (p *preparedLockStatement) plainWrite() bool {
 }
 
 // decidePlainWrite decides about the EXECUTE of a plain write.
-func (c *conn) decidePlainWrite(e *wire.Envelope, id []byte, p *preparedStatement) (d decision) {
+func decidePlainWrite(e *wire.Envelope, id []byte, p *preparedStatement) (d decision) {
 	policy, f := p.currentPolicy()
 	switch {
 	case f != nil:
@@ -208,22 +208,8 @@ func (c *conn) decidePlainWrite(e *wire.Envelope, id []byte, p *preparedStatemen
 		d = decision{}
 	case p.lock != nil:
 		d = decideExecuteLock(*e, p)
-	default:
+	default: // no client has prepared it since its table is critical
 		d = refused(wire.Unprepared(id))
-		if next := c.preparedAgain(id, p); next != nil {
-			d = decideExecuteLock(*e, next)
-		}
 	}
 	return d.on(unlistedOf(p.tables))
-}
-
-// preparedAgain returns the statement as it was read when some client prepared it again, if it was
-// then read as a lockStatement; else nil.
-func (c *conn) preparedAgain(id []byte, old *preparedStatement) *preparedStatement {
-	p, ok := c.server.prepared.Get(preparedID(id))
-	if !ok || p == old || p.lock == nil {
-		return nil
-	}
-	c.know(preparedID(id), p)
-	return p
 }

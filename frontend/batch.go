@@ -90,7 +90,7 @@ func (c *conn) readPreparedChild(id []byte) batchChild {
 		return batchChild{failure: r.Failure, unlisted: r.Unlisted}
 	case classify.Writes:
 		policy, f := p.currentPolicy()
-		if policy == catalog.Auto && f == nil && p.lock == nil && c.preparedAgain(id, p) == nil {
+		if policy == catalog.Auto && f == nil && p.lock == nil {
 			f = wire.Unprepared(id)
 		}
 		return batchChild{locked: policy == catalog.Auto, failure: f, unlisted: unlistedOf(p.tables)}

@@ -43,8 +43,7 @@ type clientState struct {
 	claimedRole  string        // the role that the client logs in as; "" if its login does not show it
 	held         action        // what to do with the request that Decide has held back, until Perform
 	decidedAt    uint64        // the version of Tables by which that was decided
-	known        map[preparedID]*preparedStatement
-	knownSize    int // memory of the statements in known, in bytes
+	known        map[preparedID]*sharedStatement
 	classifier   classify.Classifier
 	performing   int16         // the stream of the request being performed, or noStream: a panic must be answered on it
 	values       [][]byte      // memory for the values of the present request
@@ -67,7 +66,7 @@ type serverState struct {
 type pending struct {
 	started        atomic.Bool // a STARTUP has been sent and not been refused
 	streams        relay.Streams
-	made           preparedShare // this connection's share of the prepared statements
+	made           *preparedShare // this connection's share of the prepared statements; apart, since those outlive it
 	sample         traffic.Sample
 	watches        watches
 	operations     operations
@@ -89,6 +88,7 @@ func newConn(s *Server, client net.Conn) *conn {
 	c := &conn{id: s.lastID.Add(1), server: s, client: client, address: client.RemoteAddr().String()}
 	c.performing, c.classifier.Tables = noStream, s.Tables
 	c.limits, c.stats = s.Limits, s.Stats
+	c.made = new(preparedShare)
 	c.sample.Start()
 	c.done = make(chan struct{})
 	c.settled, c.guesses.turn, c.listing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
@@ -116,6 +116,7 @@ func (c *conn) serve() error {
 	c.abandon()
 	c.children.Wait()
 	c.up.Close()
+	c.known = nil // what waits for others may hold c for a while
 	return cause
 }
 

@@ -63,7 +63,7 @@ func shortBytes(b []byte) ([]byte, bool) {
 func (c *conn) decidePrepared(e *wire.Envelope, id []byte, p *preparedStatement) decision {
 	switch p.kind {
 	case classify.Writes:
-		return c.decidePlainWrite(e, id, p)
+		return decidePlainWrite(e, id, p)
 	case classify.Local, classify.Peers:
 		return c.decideTopology(p.topology)
 	case classify.Use:
@@ -84,26 +84,19 @@ func (c *conn) statement(id []byte) *preparedStatement {
 	if len(id) != len(preparedID{}) {
 		return nil
 	}
-	if p := c.known[preparedID(id)]; p != nil {
+	if p := c.known[preparedID(id)].get(); p != nil {
 		return p
 	}
-	p, ok := c.server.prepared.Get(preparedID(id))
-	if !ok {
+	shared := c.server.prepared.shared(preparedID(id))
+	p := shared.get()
+	if p == nil {
 		return nil
 	}
-	c.know(preparedID(id), p)
-	return p
-}
-
-// know adds a statement to the connection's own map, which keeps it even if the shared cache evicts
-// it.
-func (c *conn) know(id preparedID, p *preparedStatement) {
-	n := p.memory()
-	if c.known == nil || len(c.known) >= maxKnown || c.knownSize+n > c.server.Limits().PreparedEach {
-		c.known, c.knownSize = map[preparedID]*preparedStatement{}, 0
+	if c.known == nil || len(c.known) >= maxKnown {
+		c.known = map[preparedID]*sharedStatement{}
 	}
-	c.known[id] = p
-	c.knownSize += n
+	c.known[preparedID(id)] = shared
+	return p
 }
 
 // skipIDs skips the ids before the parameters of an EXECUTE. It returns the result metadata id,

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -176,7 +177,7 @@ func (c *conn) learn(e wire.Envelope, p *preparing) (wire.Envelope, error) {
 		}
 	}
 	if len(result.PreparedQueryId) == len(preparedID{}) {
-		c.server.prepared.add(preparedID(result.PreparedQueryId), &entry, &c.made)
+		c.server.prepared.add(preparedID(result.PreparedQueryId), &entry, c.made)
 	}
 	return e, nil
 }
@@ -202,9 +203,27 @@ type preparedStatements struct {
 	size int
 }
 
+// sharedStatement is where the cache and the connections that use a statement find it. It is empty once the
+// cache has evicted the statement: no connection holds it beyond that, so that the cache's bound is that of all.
+type sharedStatement struct {
+	statement atomic.Pointer[preparedStatement]
+	used      atomic.Bool // a connection has found it here since the cache looked last
+}
+
+// get returns the statement, or nil. It takes no lock.
+func (h *sharedStatement) get() *preparedStatement {
+	if h == nil {
+		return nil
+	}
+	if !h.used.Load() {
+		h.used.Store(true)
+	}
+	return h.statement.Load()
+}
+
 // cachedStatement is a prepared statement in memory.
 type cachedStatement struct {
-	*preparedStatement
+	*sharedStatement
 	size int
 	by   *preparedShare // the share of the connection that has prepared it; may be nil
 }
@@ -229,6 +248,7 @@ func newStatements(limits func() *Limits) *preparedStatements {
 
 // evicted is called for each statement that is removed.
 func (s *preparedStatements) evicted(_ preparedID, r cachedStatement) {
+	r.statement.Store(nil)
 	s.size -= r.size
 	if r.by != nil {
 		r.by.size -= r.size
@@ -237,10 +257,16 @@ func (s *preparedStatements) evicted(_ preparedID, r cachedStatement) {
 
 // Get returns a statement, and makes it the most recently used.
 func (s *preparedStatements) Get(id preparedID) (*preparedStatement, bool) {
+	p := s.shared(id).get()
+	return p, p != nil
+}
+
+// shared is Get for a connection that will use the statement again. It returns nil if there is none.
+func (s *preparedStatements) shared(id preparedID) *sharedStatement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, ok := s.lru.Get(id)
-	return r.preparedStatement, ok
+	r, _ := s.lru.Get(id)
+	return r.sharedStatement
 }
 
 // add adds a statement that a connection has prepared, or one that counts for no connection's share: by is nil. A
@@ -248,21 +274,28 @@ func (s *preparedStatements) Get(id preparedID) (*preparedStatement, bool) {
 func (s *preparedStatements) add(id preparedID, p *preparedStatement, by *preparedShare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	shared := new(sharedStatement)
 	if old, ok := s.lru.Peek(id); ok {
-		by = old.by
+		by, shared = old.by, old.sharedStatement
 		s.lru.Remove(id)
 	}
+	shared.statement.Store(p)
+	shared.used.Store(true) // so that it is not taken for the least recently used
 	if by != nil {
 		by.ids = append(slices.DeleteFunc(by.ids, func(other preparedID) bool { return other == id }), id)
 	}
-	r := cachedStatement{preparedStatement: p, size: p.memory(), by: by}
+	r := cachedStatement{sharedStatement: shared, size: p.memory(), by: by}
 	s.lru.Add(id, r)
 	s.size += r.size
 	if by != nil {
 		by.size += r.size
 		s.shrink(by)
 	}
-	for s.size > s.limits().Prepared && s.lru.Len() > 1 {
+	for tries := s.lru.Len(); s.size > s.limits().Prepared && s.lru.Len() > 1; tries-- {
+		if oldest, r, _ := s.lru.GetOldest(); tries > 0 && r.used.Swap(false) {
+			s.lru.Get(oldest) // a connection uses it without asking the cache: another one goes first
+			continue
+		}
 		s.lru.RemoveOldest()
 	}
 }

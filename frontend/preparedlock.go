@@ -200,7 +200,7 @@ func (c *conn) describe(h wire.Header, s *lockStatement) *wire.Failure {
 	if f != nil {
 		return f
 	}
-	c.server.prepared.add(s.prepared.id, &preparedStatement{kind: classify.Critical, lock: s.prepared}, &c.made)
+	c.server.prepared.add(s.prepared.id, &preparedStatement{kind: classify.Critical, lock: s.prepared}, c.made)
 	columns := s.ownColumns()
 	c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
 	c.post(c.message(h.Stream, &message.PreparedResult{
