@@ -175,7 +175,7 @@ func (s *tableFixture) firstLock(c client, w *plainWriter, closed int64) {
 	assert.Equal(s.t, strconv.Itoa(w.last), balance, "%s", w.branch)
 	s.lateWrites(w.branch, closed-1)
 	s.works(c, fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 1000000 WHERE branch = '%s' AND id = 'x'", ref, w.branch))
-	s.lateWrites(w.branch, closed)
+	s.lateWrites(w.branch, closed-1) // every plain write is below closed, from which the first term begins
 	s.inWindow(w.branch, "x", ref, 1000000)
 	s.grant(s.works(c, fmt.Sprintf("UNLOCK ACCOUNTS WHERE branch = '%s' USING LOCK %d", w.branch, ref)), "RELEASED")
 }

@@ -108,23 +108,25 @@ func TestATableThatHadLockRows(t *testing.T) {
 		"one of an older table":               {false, 5, generationSince(closedRaised - 2*gap), false},
 	} {
 		n, s := closingBefore(t, applied(true))
-		companion := noRow("id")
-		n.says(func(a asked) message.Message {
-			switch {
-			case strings.Contains(a.text, "music.generations"):
-				return c.counts
-			case strings.Contains(a.text, "system_schema.tables"):
-				return companion
-			}
-			return rowOf("writetime(closed)", bigint(closedRaised))
-		})
+		says := func(companion message.Message) {
+			n.says(func(a asked) message.Message {
+				switch {
+				case strings.Contains(a.text, "music.generations"):
+					return c.counts
+				case strings.Contains(a.text, "system_schema.tables"):
+					return companion
+				}
+				return rowOf("writetime(closed)", bigint(closedRaised))
+			})
+		}
+		says(noRow("id"))
 		lived, err := s.lived(t.Context(), &dataTable{keyspace: "bank", name: "t", stored: storedTable{closed: c.closed}, Critical: catalog.Critical{Made: c.made}})
 		require.NoError(t, err, name)
 		assert.Equal(t, c.want, lived, name)
 		for _, a := range n.take() {
 			assert.True(t, a.level == primitive.ConsistencyLevelQuorum || strings.Contains(a.text, "system_schema"), a.text)
 		}
-		companion = rowOf("id", make([]byte, 16))
+		says(rowOf("id", make([]byte, 16)))
 		lived, err = s.lived(t.Context(), &dataTable{keyspace: "bank", name: "t", stored: storedTable{closed: c.closed}, Critical: catalog.Critical{Made: c.made}})
 		assert.False(t, lived, name)
 		assert.Equal(t, c.want, readAgain(err), name)
