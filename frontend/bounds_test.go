@@ -291,7 +291,11 @@ func TestAStreamOnWhichAnOperationWaitsIsInUse(t *testing.T) {
 			client.send(1, query(text))
 			give := taken(t, core.held)
 			client.send(1, query("SELECT a FROM b.c"))
-			assert.Contains(t, client.failure(1).GetErrorMessage(), "Stream id 1 is in use")
+			told := client.failure(1).GetErrorMessage()
+			if strings.HasPrefix(told, "MUSIC_UNAVAILABLE: ") { // the connection ends, and what waits hears of that first
+				told = client.failure(1).GetErrorMessage()
+			}
+			assert.Contains(t, told, "Stream id 1 is in use")
 			_ = client.Close()
 			for give(); len(core.held) > 0; {
 				taken(t, core.held)()

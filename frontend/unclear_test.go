@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -69,4 +70,14 @@ func TestUnreadableTextNamesTablesByWords(t *testing.T) {
 // mentions reports whether a text has a word that is the name of a critical table.
 func mentions(text string) bool {
 	return regexp.MustCompile(`(?i)\b(plain|br|co|mixed)\b`).MatchString(text)
+}
+
+// A text that cannot be read is looked through within bounds: the words of a longer one would take many times its size.
+func TestLongUnreadableText(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Locks = noLocks{} })
+	client, backend := r.login(dialect{version: v4})
+	text := "EXPLAIN " + strings.Repeat("a ", 512<<10-8)
+	relayed(client, backend, 1, query(text), &message.SyntaxError{ErrorMessage: "no"})
+	client.send(1, query(text+"and more"))
+	assert.Regexp(t, "^MUSIC_SYNTAX: .* in no more than 1048576 bytes", client.failure(1).GetErrorMessage())
 }

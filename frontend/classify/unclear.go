@@ -10,12 +10,18 @@ import (
 	"music/rewrite"
 )
 
+// maxUnclear bounds a text that cannot be parsed, in bytes: its words take ten times as many.
+const maxUnclear = 1 << 20
+
 // readUnclear classifies a text that the proxy cannot parse. It is refused if a word in it may name a
-// table of the proxies or a critical table. A transaction of Cassandra 6 is refused only if it writes
+// table of the proxies or a critical table, or if it is too long to look for that. A transaction of Cassandra 6 is refused only if it writes
 // a critical table.
 func (c *Classifier) readUnclear(text []byte, keyspace string) Result {
 	if c.Tables == nil {
 		return Result{Kind: Unclear}
+	}
+	if len(text) > maxUnclear {
+		return Result{Kind: Refused, Failure: wire.Invalid("MUSIC_SYNTAX: the proxy cannot parse this statement, and looks for the names of critical tables in no more than %d bytes: correct or shorten it; nothing was done", maxUnclear)}
 	}
 	words := wordsOf(text)
 	for _, word := range words {
