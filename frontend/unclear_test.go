@@ -78,6 +78,6 @@ func TestLongUnreadableText(t *testing.T) {
 	client, backend := r.login(dialect{version: v4})
 	text := "EXPLAIN " + strings.Repeat("a ", 512<<10-8)
 	relayed(client, backend, 1, query(text), &message.SyntaxError{ErrorMessage: "no"})
-	client.send(1, query(text+"and more"))
+	client.send(1, query(text+"and more, too"))
 	assert.Regexp(t, "^MUSIC_SYNTAX: .* in no more than 1048576 bytes", client.failure(1).GetErrorMessage())
 }
