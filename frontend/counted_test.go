@@ -22,12 +22,10 @@ func (r *rig) holds(n int, what string) {
 // large is the length of what is kept in these tests.
 const large = 1 << 20
 
-// largeWrite is a write whose first value is large, with other values behind it.
-func largeWrite(text string, others ...[]byte) *message.Query {
+// largeWrite is a write whose value is large.
+func largeWrite(text string) *message.Query {
 	q := query(text)
-	for _, v := range append([][]byte{noise(large)}, others...) {
-		q.Options.PositionalValues = append(q.Options.PositionalValues, primitive.NewValue(v))
-	}
+	q.Options.PositionalValues = []*primitive.Value{primitive.NewValue(noise(large))}
 	return q
 }
 

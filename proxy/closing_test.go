@@ -50,8 +50,7 @@ func TestClosingIsAboveWhatFasterClocksStamped(t *testing.T) {
 	assert.Greater(t, table.closing(slow, false), plain)
 
 	table.stored.closed = table.closing(fast, false)
-	window := musiccore.Stamp(musiccore.Defaults().Window)
-	last := table.stored.closed + window
+	last := table.stored.closed + musiccore.Defaults().Window
 	slow.Clk += 3 * second // it took that long to lock, to write and to drop the lock table
 	assert.Greater(t, table.closing(slow, true), last)
 }
