@@ -195,6 +195,26 @@ func TestTheFilesOfThePageExist(t *testing.T) {
 	}
 }
 
+// Each function, method or type that ARCHITECTURE.md names is in the product's code.
+func TestTheNamesOfThePageExist(t *testing.T) {
+	page, err := os.ReadFile("ARCHITECTURE.md")
+	require.NoError(t, err)
+	code := map[string]bool{}
+	words := regexp.MustCompile(`[A-Za-z]+`)
+	for _, name := range productFiles(t) {
+		source, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, word := range words.FindAllString(string(source), -1) {
+			code[word] = true
+		}
+	}
+	named := regexp.MustCompile("`(?:[A-Za-z]+\\.)?([a-z]+[A-Z][A-Za-z]+|[A-Z][a-z][A-Za-z]+)`").FindAllStringSubmatch(string(page), -1)
+	require.Greater(t, len(named), 30)
+	for _, m := range named {
+		assert.True(t, code[m[1]], "ARCHITECTURE.md names %s", m[1])
+	}
+}
+
 func TestImportRules(t *testing.T) {
 	const driver = "github.com/apache/cassandra-gocql-driver/v2"
 	cases := []struct {

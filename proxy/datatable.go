@@ -21,17 +21,15 @@ import (
 type dataTable struct {
 	keyspace, name string
 	catalog.Critical
-	definition     string          // all columns with their types, to detect changes
-	hidden         musiccore.Stamp // the highest stamp that is hidden by a column that was dropped and is back; 0 if there is none
-	written        int64           // when its comment was written, by Cassandra
-	born           bool            // its comment has marked it since its CREATE
-	named          bool            // it is critical only by a pattern of the configuration
-	stored         storedTable     // its row in music.tables
-	ignored        string          // settings of the comment that are ignored while there are lock rows
-	centreSession  *gocql.Session  // for scope=local: a session with the nodes of Settings.Centre only
-	severalCentres bool            // there are several data centres, and all have replicas of its lock rows
-	oneCentre      bool            // LOCAL_QUORUM is a quorum of its lock rows' replicas, or of no data centre's: no proxy commits near
-	settledAt      time.Duration   // BOOTTIME from when every proxy knows which of the two holds
+	definition    string          // all columns with their types, to detect changes
+	hidden        musiccore.Stamp // the highest stamp that is hidden by a column that was dropped and is back; 0 if there is none
+	written       int64           // when its comment was written, by Cassandra
+	born          bool            // its comment has marked it since its CREATE
+	named         bool            // it is critical only by a pattern of the configuration
+	stored        storedTable     // its row in music.tables
+	ignored       string          // settings of the comment that are ignored while there are lock rows
+	centreSession *gocql.Session  // for scope=local: a session with the nodes of Settings.Centre only
+	replicaPlaces
 
 	texts   [ifBase + 1]string         // the texts of the LWTs and the read
 	counted atomic.Pointer[generation] // the generation of its references; nil until it is known
@@ -47,13 +45,20 @@ const (
 	ifBase
 )
 
+// replicaPlaces says where the replicas of a table's lock rows are, see schemaReader.findReplicas.
+type replicaPlaces struct {
+	severalCentres bool          // there are several data centres, and all have replicas
+	oneCentre      bool          // at most one data centre has replicas: no proxy commits near
+	settledAt      time.Duration // BOOTTIME from when every proxy knows which of the two holds
+}
+
 // settled reports whether every proxy has read the replication of the table's keyspace since it was
 // changed last.
-func (t *dataTable) settled() bool { return boottime() >= t.settledAt }
+func (p *replicaPlaces) settled() bool { return boottime() >= p.settledAt }
 
 // mayCommitNear reports whether LWTs on lock rows may be committed in one data centre, as far as
 // the replicas go.
-func (t *dataTable) mayCommitNear() bool { return t.severalCentres && t.settled() }
+func (p *replicaPlaces) mayCommitNear() bool { return p.severalCentres && p.settled() }
 
 // showsAllAtQuorum reports whether a read at QUORUM shows every LWT on a lock row that was decided
 // before it: no proxy commits such an LWT near, nor has for a while.

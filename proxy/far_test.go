@@ -23,7 +23,7 @@ func TestALockOfOneStatementIsOrdinaryFarAway(t *testing.T) {
 		"read": {true, musiccore.Get, false},
 	} {
 		k := keyOf(name)
-		s.tables.set(map[[16]byte]*dataTable{k.Table: {keyspace: "bank", name: "accounts", severalCentres: step.far}})
+		s.tables.set(map[[16]byte]*dataTable{k.Table: {keyspace: "bank", name: "accounts", replicaPlaces: replicaPlaces{severalCentres: step.far}}})
 		a := s.lock(k, musiccore.Request{Once: step.once})
 		require.Equal(t, musiccore.StateHeld, a.Grant.State, name)
 		assert.Equal(t, step.released, c.row(k).Empty(), name)
