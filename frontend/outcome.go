@@ -29,8 +29,7 @@ func (c *conn) performUnderLock(e wire.Envelope, f *sentOperation) error {
 	c.noteRight(f, o)
 	verdict, wait := c.endTickets(f, o.what)
 	if wait != nil || f.goesOn(o) {
-		c.concludeLater(e, f, o, verdict, wait)
-		return nil
+		return c.concludeLater(e, f, o, verdict, wait)
 	}
 	if f.condition != nil {
 		c.streams.End(e.Stream)
@@ -94,9 +93,14 @@ func worst(verdicts []musiccore.Verdict) musiccore.Verdict {
 
 // concludeLater answers the client when the verdict is known, or continues the conditional write
 // that the operation is part of. Flushed blocks while the answers that are kept take too much.
-func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdict musiccore.Verdict, wait func() musiccore.Verdict) {
+func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdict musiccore.Verdict, wait func() musiccore.Verdict) error {
+	if c.down.Out.Full() { // what waits to be written may wait for the end of an envelope before this one
+		if err := c.down.Flush(); err != nil {
+			return err
+		}
+		c.down.Out.Room(c.done)
+	}
 	n := len(e.Raw)
-	c.down.Out.Room(c.done)
 	c.countAnswer(n)
 	e.Raw = bytes.Clone(e.Raw)
 	c.goOn(e.Stream, e.Stream).answerLater(func(waiting operation) []byte {
@@ -107,6 +111,7 @@ func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdi
 		waiting.free()
 		return c.answerUnderLock(e, f, o, verdict)
 	})
+	return nil
 }
 
 // noteRight notes the permission that the client has, as the success of the operation shows.

@@ -156,10 +156,9 @@ func (c *conn) performSchema(e wire.Envelope, change SchemaChange) error {
 		return nil
 	}
 	raw := bytes.Clone(e.Raw)
-	c.later(func() {
-		c.streams.End(e.Stream) // before the answer, after which the client may use the stream again
+	c.goOn(e.Stream, e.Stream).answerLater(func(operation) []byte {
 		warnings := c.server.DDL(change)
-		c.post(c.warn(wire.Envelope{Header: e.Header, Raw: raw}, warnings).Raw)
+		return c.warn(wire.Envelope{Header: e.Header, Raw: raw}, warnings).Raw
 	})
 	return nil
 }

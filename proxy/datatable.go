@@ -49,12 +49,16 @@ const (
 type replicaPlaces struct {
 	severalCentres bool          // there are several data centres, and all have replicas
 	oneCentre      bool          // at most one data centre has replicas: no proxy commits near
-	settledAt      time.Duration // BOOTTIME from when every proxy knows which of the two holds
+	settledAt      time.Duration // BOOTTIME from when every proxy knows which of the two holds …
+	knownUntil     time.Duration // … and until when this one may rely on it, unless it is read again
 }
 
 // settled reports whether every proxy has read the replication of the table's keyspace since it was
-// changed last.
-func (p *replicaPlaces) settled() bool { return boottime() >= p.settledAt }
+// changed last, and this one lately.
+func (p *replicaPlaces) settled() bool {
+	now := boottime()
+	return p.settledAt <= now && now < p.knownUntil
+}
 
 // mayCommitNear reports whether LWTs on lock rows may be committed in one data centre, as far as
 // the replicas go.

@@ -90,33 +90,42 @@ func centresOf(nodes []node) []string {
 func (r *schemaReader) findReplicas(ctx context.Context, tables []*dataTable, companions map[[2]string]companion) {
 	centres := centresOf(nodesOf(r.session))
 	iter := r.ask("SELECT keyspace_name, replication, WRITETIME(replication) FROM system_schema.keyspaces").IterContext(ctx)
-	type placement struct {
-		centres int // that have replicas; 0 for a strategy that names none
-		inAll   bool
-		changed int64 // in µs since 1970
-	}
-	placements := map[string]placement{}
+	now, found := boottime(), map[string]keyspaceReplicas{}
 	var keyspace string
-	var changed int64
-	for replication := (map[string]string{}); iter.Scan(&keyspace, &replication, &changed); replication = nil {
-		named := centresWithReplicas(replication)
-		placements[keyspace] = placement{len(named), len(centres) > 1 && inAll(centres, named), changed}
+	var written int64 // in µs since 1970
+	for replication := (map[string]string{}); iter.Scan(&keyspace, &replication, &written); replication = nil {
+		k := keyspaceReplicas{text: fmt.Sprint(replication), centres: centresWithReplicas(replication), since: now}
+		if before := r.replicas[keyspace]; before.text == k.text {
+			k.since = before.since
+		}
+		k.since = min(k.since, now-time.Since(time.UnixMicro(written)))
+		found[keyspace] = k
 	}
 	if iter.Close() != nil {
 		return
 	}
+	r.replicas = found
 	for _, t := range tables {
-		p, known := placements[t.keyspace]
+		k, known := found[t.keyspace]
 		kept := !t.Made || companions[t.companionName()].grace >= nearGrace
-		t.severalCentres = !t.Settings.Local && kept && p.inAll
-		t.oneCentre = known && p.centres < 2
-		t.settledAt = boottime() + replicationKnownAfter - time.Since(time.UnixMicro(p.changed))
+		t.replicaPlaces = replicaPlaces{
+			severalCentres: !t.Settings.Local && kept && len(centres) > 1 && inAll(centres, k.centres), oneCentre: known && len(k.centres) < 2,
+			settledAt: k.since + replicationKnownAfter, knownUntil: now + replicationKnownAfter*3/4,
+		}
 	}
 }
 
 // replicationKnownAfter is how long after a change of a keyspace's replication every proxy has read it,
-// with the greatest difference of clocks (docs/protocol.md 1), and has its LWTs of before on a quorum.
+// with the greatest difference of clocks (docs/protocol.md 1), or relies on none that it has read, and
+// has its LWTs of before on a quorum. It is longer than schemaReread.
 const replicationKnownAfter = time.Minute
+
+// keyspaceReplicas is the replication of a keyspace as it was read.
+type keyspaceReplicas struct {
+	text    string        // as it is written
+	centres []string      // the data centres that have replicas; none for a strategy that names none
+	since   time.Duration // BOOTTIME since when it has been so at the latest. Cassandra writes it anew with every change of a table, too
+}
 
 // centresWithReplicas returns the data centres in which a keyspace has replicas; none for a strategy that
 // does not name them.

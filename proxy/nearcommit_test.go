@@ -28,8 +28,11 @@ func TestNearCommits(t *testing.T) {
 				n, x, k := playExecutor(t, local, nil)
 				table := x.tables.table(k.Table)
 				table.severalCentres, table.oneCentre = several && !local, one
-				if !settled {
+				table.knownUntil = boottime() + time.Hour
+				if !settled && i&1 != 0 {
 					table.settledAt = boottime() + time.Hour
+				} else if !settled {
+					table.knownUntil = boottime()
 				}
 				x.near = &nearCommits{}
 				x.near.allowed.Store(cluster)
@@ -76,6 +79,9 @@ func TestFindReplicas(t *testing.T) {
 		assert.False(t, table.severalCentres, "there is one")
 		assert.False(t, table.settled(), "it has just been changed")
 		assert.Less(t, table.settledAt, boottime()+replicationKnownAfter+time.Second)
+		s.Do("CREATE TABLE KS.t (a int PRIMARY KEY)")
+		s.Do("DROP TABLE KS.t")
+		assert.Equal(t, table.settledAt, find(s.Name).settledAt, "Cassandra has written the keyspace anew")
 	}
 	assert.False(t, find("gone").oneCentre)
 }

@@ -17,11 +17,12 @@ import (
 // schemaReader reads the schema of a node, and the rows of music.tables.
 type schemaReader struct {
 	session  *gocql.Session
-	home     func() string  // host id of the home node; "" while it is not known
-	release  string         // Cassandra's release
-	locality *locality      // the data centre of this proxy
-	rules    *criticalRules // the patterns of tables that are critical whatever their comments say
-	node     string         // host id of the node to read; schema.mu guards it
+	home     func() string               // host id of the home node; "" while it is not known
+	release  string                      // Cassandra's release
+	locality *locality                   // the data centre of this proxy
+	rules    *criticalRules              // the patterns of tables that are critical whatever their comments say
+	node     string                      // host id of the node to read; schema.mu guards it, and replicas
+	replicas map[string]keyspaceReplicas // by keyspace, as they were read last
 }
 
 // at returns a reader of one node, for use beside refresh.

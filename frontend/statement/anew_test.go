@@ -298,6 +298,22 @@ func TestLongListsAreNotRead(t *testing.T) {
 	}
 }
 
+// A bound list that is not read to its end is refused, also where what is read of it has few keys: the rest would not be written.
+func TestLongListsOfFewKeysAreRefused(t *testing.T) {
+	numbers := make([]int32, MaxKeys+1)
+	numbers = append(numbers, 7)
+	for _, text := range []string{"DELETE FROM t WHERE a = 'x' AND b IN ?", "DELETE FROM t USING LOCK 5 WHERE a = 'x' AND b IN ?", "LOCK t WHERE a = 'x' AND b IN ?"} {
+		s := autoStatement(t, false, text, list(numbers...))
+		_, f := s.Keys()
+		if s.IsWrite() {
+			_, f = s.Each()
+		}
+		if assert.NotNil(t, f, text) {
+			assert.Contains(t, f.Text, "MUSIC_REFUSED", text)
+		}
+	}
+}
+
 // The keys of one LOCK have a bound together: where IN stands at two columns they take more than their text by their number.
 func TestTheKeysOfOneLockAreBounded(t *testing.T) {
 	listOf := func(n, size int) string {

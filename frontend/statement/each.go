@@ -130,16 +130,21 @@ func (s *Statement) choices() ([][]edit, *wire.Failure) {
 			return nil, f
 		}
 		if len(all)*len(values) > MaxKeys {
-			return nil, wire.Invalid("MUSIC_REFUSED: one statement writes %d keys of %s at most: send several", MaxKeys, s.Table)
+			return nil, s.tooManyKeys()
 		}
 		all = eachWith(all, values)
 	}
 	return all, nil
 }
 
+// tooManyKeys returns the error for a write that names more keys than MaxKeys.
+func (s *Statement) tooManyKeys() *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: one statement writes %d keys of %s at most: send several", MaxKeys, s.Table)
+}
+
 // valuesIn returns, for each value that IN lists, the edit that replaces IN by = and the value. A
-// value that is listed twice is one key, except that Cassandra counts both of a write with IF. Of a
-// list with more values than keys may be named it returns only so many that choices refuses it.
+// value that is listed twice is one key, except that Cassandra counts both of a write with IF. A bound
+// list of more than MaxKeys values, which is not read to its end, is refused whatever they are.
 func (s *Statement) valuesIn(column catalog.Column, r *rewrite.Relation) (all []edit, f *wire.Failure) {
 	seen := map[string]bool{}
 	add := func(e edit, value []byte) {
@@ -150,6 +155,9 @@ func (s *Statement) valuesIn(column catalog.Column, r *rewrite.Relation) (all []
 	}
 	if r.Value.Kind == rewrite.TermMarker {
 		values, f := s.listOf(r.Value, column)
+		if len(values) > MaxKeys && !s.Parsed.Conditional {
+			return nil, s.tooManyKeys()
+		}
 		for _, value := range values {
 			add(edit{rewrite.Edit{Span: r.Behind, Text: "= ? "}, [][]byte{wire.Value(value)}}, value)
 		}
