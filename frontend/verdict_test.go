@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -137,4 +138,26 @@ type refusingLocks struct {
 
 func (w *refusingLocks) Begin(musiccore.Key, musiccore.LockRef, musiccore.Kind, func(musiccore.Answer)) (musiccore.Answer, bool) {
 	return musiccore.Answer{Err: w.err}, true
+}
+
+// An answer that waits for its verdict does not wait for room behind the end of another one that is not written yet: what has been
+// posted can only be written after that.
+func TestAVerdictBehindTheEndOfALargeAnswer(t *testing.T) {
+	r, core := withBorrowed(t)
+	client, backend := r.login(dialect{version: v4})
+	client.send(1, query("SELECT a FROM b.c"))
+	backend.answer(1)
+	client.send(5, query("UPDATE bank.accounts USING LOCK 1 SET n = 1 WHERE id = 'x'"))
+	backend.answer(5)
+	const half = 500
+	large := backend.envelope(t, 1, rows(noise(2*half)))
+	backend.write(large[:half])
+	client.expect(large[:half])
+	r.server.each(func(c *conn) { c.post(client.envelope(t, 9, rows(noise(1<<20)))) })
+	backend.write(append(slices.Clone(large[half:]), backend.envelope(t, 5, &message.VoidResult{})...))
+	assert.Equal(t, musiccore.OutcomeAcked, <-core.ended)
+	core.verdicts <- musiccore.VerdictTell
+	client.expect(large[half:])
+	client.answer(9)
+	client.answer(5)
 }
