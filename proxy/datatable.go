@@ -49,25 +49,7 @@ const (
 type replicaPlaces struct {
 	severalCentres bool          // there are several data centres, and all have replicas
 	oneCentre      bool          // at most one data centre has replicas: no proxy commits near
-	settledAt      time.Duration // BOOTTIME from when every proxy knows which of the two holds …
-	knownUntil     time.Duration // … and until when this one may rely on it, unless it is read again
-}
-
-// settled reports whether every proxy has read the replication of the table's keyspace since it was
-// changed last, and this one lately.
-func (p *replicaPlaces) settled() bool {
-	now := boottime()
-	return p.settledAt <= now && now < p.knownUntil
-}
-
-// mayCommitNear reports whether LWTs on lock rows may be committed in one data centre, as far as
-// the replicas go.
-func (p *replicaPlaces) mayCommitNear() bool { return p.severalCentres && p.settled() }
-
-// showsAllAtQuorum reports whether a read at QUORUM shows every LWT on a lock row that was decided
-// before it: no proxy commits such an LWT near, nor has for a while.
-func (t *dataTable) showsAllAtQuorum() bool {
-	return t.Settings.Local || t.oneCentre && t.settled()
+	settledAt      time.Duration // BOOTTIME from when no proxy relies on what was before
 }
 
 // String returns the table's name for people to read.
@@ -123,7 +105,8 @@ func (t *dataTable) prepareTexts() {
 
 // criticalTables holds the critical tables by id. It is safe for concurrent use.
 type criticalTables struct {
-	byID atomic.Pointer[map[[16]byte]*dataTable]
+	byID    atomic.Pointer[map[[16]byte]*dataTable]
+	checked atomic.Int64 // BOOTTIME in ns when the schema was asked for last that showed these tables to be the present ones
 }
 
 // newCriticalTables returns an empty criticalTables.

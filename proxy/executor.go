@@ -134,7 +134,7 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, a music
 	where := x.scope(t)
 	level := gocql.LocalOne
 	switch {
-	case a.Serial && !t.showsAllAtQuorum():
+	case a.Serial && !x.tables.showsAllAtQuorum(t):
 		level = where.serial
 	case a.Quorum:
 		level = where.quorum
@@ -171,7 +171,7 @@ func (x *executor) apply(ctx context.Context, t *dataTable, pk string, a musicco
 		return musiccore.Result{Cause: err}
 	}
 	text, values := bindSwap(t, pk, a.Swap)
-	where, near := x.scope(t), a.Near && t.mayCommitNear() && x.near != nil && x.near.allowed.Load()
+	where, near := x.scope(t), a.Near && x.tables.mayCommitNear(t) && x.near != nil && x.near.allowed.Load()
 	commit := where.quorum
 	if near {
 		commit = gocql.LocalQuorum

@@ -10,6 +10,8 @@ import (
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/rs/zerolog"
+
+	"music/musiccore"
 )
 
 const (
@@ -98,7 +100,7 @@ func (r *schemaReader) findReplicas(ctx context.Context, tables []*dataTable, co
 		if before := r.replicas[keyspace]; before.text == k.text {
 			k.since = before.since
 		}
-		k.since = min(k.since, now-time.Since(time.UnixMicro(written)))
+		k.since = min(k.since, now-time.Since(time.UnixMicro(written))+musiccore.ClockGap)
 		found[keyspace] = k
 	}
 	if iter.Close() != nil {
@@ -110,15 +112,37 @@ func (r *schemaReader) findReplicas(ctx context.Context, tables []*dataTable, co
 		kept := !t.Made || companions[t.companionName()].grace >= nearGrace
 		t.replicaPlaces = replicaPlaces{
 			severalCentres: !t.Settings.Local && kept && len(centres) > 1 && inAll(centres, k.centres), oneCentre: known && len(k.centres) < 2,
-			settledAt: k.since + replicationKnownAfter, knownUntil: now + replicationKnownAfter*3/4,
+			settledAt: k.since + replicationSettles,
 		}
 	}
 }
 
-// replicationKnownAfter is how long after a change of a keyspace's replication every proxy has read it,
-// with the greatest difference of clocks (docs/protocol.md 1), or relies on none that it has read, and
-// has its LWTs of before on a quorum. It is longer than schemaReread.
-const replicationKnownAfter = time.Minute
+// A proxy relies on where replicas are for replicationRelied after it has asked whether the schema is the one
+// that it has read. replicationSettles after a change of a keyspace's replication no proxy relies on
+// what was before, even if its node has heard of the change ten seconds later, and what was committed
+// near before is on a quorum.
+const (
+	replicationRelied  = 5 * time.Second
+	replicationSettles = 20 * time.Second
+)
+
+// placesSettled reports whether where a table's replicas are may be relied on now.
+func (c *criticalTables) placesSettled(t *dataTable) bool {
+	now := boottime()
+	return t.settledAt <= now && now < time.Duration(c.checked.Load())+replicationRelied
+}
+
+// mayCommitNear reports whether LWTs on a table's lock rows may be committed in one data centre, as far as
+// the replicas go.
+func (c *criticalTables) mayCommitNear(t *dataTable) bool {
+	return t.severalCentres && c.placesSettled(t)
+}
+
+// showsAllAtQuorum reports whether a read at QUORUM shows every LWT on a lock row of a table that was
+// decided before it: no proxy commits such an LWT near, nor has for a while.
+func (c *criticalTables) showsAllAtQuorum(t *dataTable) bool {
+	return t.Settings.Local || t.oneCentre && c.placesSettled(t)
+}
 
 // keyspaceReplicas is the replication of a keyspace as it was read.
 type keyspaceReplicas struct {

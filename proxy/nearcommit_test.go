@@ -28,11 +28,11 @@ func TestNearCommits(t *testing.T) {
 				n, x, k := playExecutor(t, local, nil)
 				table := x.tables.table(k.Table)
 				table.severalCentres, table.oneCentre = several && !local, one
-				table.knownUntil = boottime() + time.Hour
+				x.tables.checked.Store(int64(boottime()))
 				if !settled && i&1 != 0 {
 					table.settledAt = boottime() + time.Hour
 				} else if !settled {
-					table.knownUntil = boottime()
+					x.tables.checked.Store(int64(boottime() - replicationRelied))
 				}
 				x.near = &nearCommits{}
 				x.near.allowed.Store(cluster)
@@ -77,8 +77,8 @@ func TestFindReplicas(t *testing.T) {
 		table := find(s.Name)
 		assert.True(t, table.oneCentre, replication)
 		assert.False(t, table.severalCentres, "there is one")
-		assert.False(t, table.settled(), "it has just been changed")
-		assert.Less(t, table.settledAt, boottime()+replicationKnownAfter+time.Second)
+		assert.Greater(t, table.settledAt, boottime()+replicationSettles-10*time.Second, "it has just been changed")
+		assert.LessOrEqual(t, table.settledAt, boottime()+replicationSettles)
 		s.Do("CREATE TABLE KS.t (a int PRIMARY KEY)")
 		s.Do("DROP TABLE KS.t")
 		assert.Equal(t, table.settledAt, find(s.Name).settledAt, "Cassandra has written the keyspace anew")

@@ -78,12 +78,14 @@ func (s *schema) watch(ctx context.Context) {
 	unsettled := 1 // refreshes in a row after which a table still waited
 	for next := schemaPoll; pause(ctx, next); {
 		next = schemaPoll
+		asked := boottime()
 		version, _, err := s.version(ctx)
+		settled := err == nil && s.confirm(asked, version)
 		if s.rules.grown.Swap(false) {
 			s.unsure.Store(true)
 		}
 		again := s.unsure.Load() && s.heartbeat.knownSession() != musiccore.SessionID{}
-		if err != nil || unsettled == 0 && !again && s.isSettled(version) {
+		if err != nil || unsettled == 0 && !again && settled {
 			continue
 		}
 		s.unsure.Store(false)
@@ -101,6 +103,16 @@ func (s *schema) watch(ctx context.Context) {
 			s.notRead(err)
 		}
 	}
+}
+
+// confirm is isSettled for the answer to a question that was asked then, by BOOTTIME: until a while after
+// that, where the replicas of the tables' lock rows are may be relied on.
+func (s *schema) confirm(asked time.Duration, version gocql.UUID) bool {
+	settled := s.isSettled(version)
+	if settled {
+		s.critical.checked.Store(int64(asked))
+	}
+	return settled
 }
 
 // isSettled reports whether the last reading of the schema, whoever wanted it, was of this version, not

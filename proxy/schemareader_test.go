@@ -201,8 +201,10 @@ func TestWhatIsSettledIsNotReadAgain(t *testing.T) {
 		return err
 	}
 	require.NoError(t, refresh())
-	assert.True(t, s.isSettled(version))
-	assert.False(t, s.isSettled(gocql.UUID{8}), "another version")
+	assert.False(t, s.confirm(7, gocql.UUID{8}), "another version")
+	assert.Zero(t, s.critical.checked.Load())
+	assert.True(t, s.confirm(7, version))
+	assert.EqualValues(t, 7, s.critical.checked.Load())
 	s.readings.settled.at = time.Now().Add(-schemaReread)
 	assert.False(t, s.isSettled(version), "long ago")
 

@@ -75,7 +75,7 @@ func TestTheMemoryOfAStatementIsBounded(t *testing.T) {
 			var syntax *SyntaxError
 			require.ErrorAs(t, err, &syntax)
 			assert.True(t, syntax.TooLarge)
-			assert.Less(t, n, uint64(len(text)+6*MaxMemory), "with what grows on the way")
+			assert.Less(t, n, uint64(len(text)+8*MaxMemory), "with what grows on the way")
 			n = allocated(func() { _, err = Outline([]byte(text), nil) })
 			require.NoError(t, err)
 			assert.Less(t, n, uint64(len(text)+64<<10))

@@ -29,7 +29,7 @@ type parser struct {
 // hundred times as many as their text, which a client chooses. A value takes no more
 // however long it is, so what has this many parts is no statement that Cassandra
 // would carry out.
-const MaxMemory = 16 << 20
+const MaxMemory = 8 << 20
 
 // kept appends one of any number of parts to the others, unless p reads an outline.
 func kept[E any](p *parser, all []E, one E) []E {
