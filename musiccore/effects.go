@@ -67,8 +67,8 @@ type Action interface{ action() }
 
 // ReadRow reads the lock row at LOCAL_ONE, or, with Quorum, at QUORUM. With Serial it shows every LWT
 // that was decided before it, and returns once the last of them is on a quorum: it is read at SERIAL,
-// or at QUORUM where it is certain that no proxy commits below that. It ends with StatusDone and Row (nil: no such row), or
-// StatusUnknown.
+// or at QUORUM where it is certain that no proxy commits below that. It ends with StatusDone and Row
+// (nil: no such row), or StatusUnknown.
 type ReadRow struct{ Quorum, Serial bool }
 
 // Apply runs one LWT. With Near it may be committed at LOCAL_QUORUM, if the caller knows that

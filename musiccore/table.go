@@ -138,7 +138,8 @@ func (c *Core) lose(now Now, table [16]byte) {
 // (docs/design.md 4, strict). Like Closed, it must be called before a table's first operation; to
 // change the mode, it may be called only after ModeChanging was called at every other living proxy.
 // read is the session of this proxy that other proxies knew before the mode was read, zero if they
-// knew none. After a Rejoin the mode counts as changing, and nobody gets a reference, until it has been read for the new session.
+// knew none. After a Rejoin the mode counts as changing, and nobody gets a reference, until it has been
+// read for the new session.
 func (c *Core) Strict(now Now, table [16]byte, strict bool, read SessionID) Effects {
 	m := c.tables[table].tableMode
 	if read != c.self.id {

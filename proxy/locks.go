@@ -62,7 +62,7 @@ func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options,
 type lockDeps struct {
 	clock  *clock
 	tables *criticalTables
-	do     func(context.Context, musiccore.Command) musiccore.Result
+	do     carrier
 	peers  *peer.Client
 	living func(context.Context) (map[musiccore.SessionID]string, error)
 	log    zerolog.Logger

@@ -27,8 +27,7 @@ type parser struct {
 
 // MaxMemory is how many bytes the parts of one statement may take. They take up to a
 // hundred times as many as their text, which a client chooses. A value takes no more
-// however long it is, so what has this many parts is no statement that Cassandra
-// would carry out.
+// however long it is: this is as much as thousands of INSERTs take.
 const MaxMemory = 8 << 20
 
 // kept appends one of any number of parts to the others, unless p reads an outline.
