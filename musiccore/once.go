@@ -99,7 +99,7 @@ func (k *key) enterOnce(now Now) {
 	k.queue.insert(o.entry)
 	k.c.last.term++
 	k.term = &term{
-		id: k.c.last.term, holder: o.entry, dirty: true, lastRef: o.ref,
+		id: k.c.last.term, holder: o.entry, cleanness: cleanness{dirty: true}, lastRef: o.ref,
 		window: window{epoch: o.epoch, seq: 2, released: o.epoch + onceWindow},
 	}
 	k.grant(now, o.entry)

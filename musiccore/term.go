@@ -12,13 +12,10 @@ const farEpoch = Stamp(time.Hour / time.Microsecond)
 // term is one holder's time on one epoch, the unit of fencing (docs/protocol.md 3.5, Poll, Begin,
 // End). A block that is handed on in memory is one term.
 type term struct {
-	id          uint64
-	holder      *entry
-	window      window
-	dirty       bool // D at entry, or by a later raise of closed
-	unfenced    bool // the row was Unfenced at entry, and nothing has ended that
-	synced      bool // synchronised
-	unsettled   bool // a put whose acknowledgement never came
+	id     uint64
+	holder *entry
+	window window
+	cleanness
 	broken      bool // an invariant failed: nothing is told any more
 	open        bool // the holder may begin operations
 	closedAt    time.Duration
@@ -28,6 +25,14 @@ type term struct {
 	renewal     renewal
 	lastRef     LockRef     // its last reference: the holder's, or the block's last
 	block       *localBlock // whose references it hands out; nil if the holder is in no retained block
+}
+
+// cleanness is what is known of writes that can still surface in a term (docs/protocol.md 2.3, 3.9).
+type cleanness struct {
+	dirty     bool // D at entry, or by a later raise of closed
+	unfenced  bool // the row was Unfenced at entry, and nothing has ended that
+	synced    bool // synchronised
+	unsettled bool // a put whose acknowledgement never came
 }
 
 // window is the range of a term's stamps: epoch+2 … epoch+W-3.
@@ -339,8 +344,8 @@ func (k *key) openTerm(now Now, e *entry) {
 	c.last.term++
 	k.term = &term{
 		id: c.last.term, holder: e, window: window{epoch: r.Epoch, seq: 2},
-		dirty: r.DirtySince(k.table.closed), unfenced: r.UnfencedSince(k.table.closed),
-		lastRef: r.endOfBlock(e.ref), block: e.block,
+		cleanness: cleanness{dirty: r.DirtySince(k.table.closed), unfenced: r.UnfencedSince(k.table.closed)},
+		lastRef:   r.endOfBlock(e.ref), block: e.block,
 	}
 	k.term.window.far = now.far(r.Epoch)
 	if r.Epoch < max(k.table.altered, k.table.hidden) {
