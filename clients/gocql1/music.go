@@ -93,7 +93,7 @@ func Once(ctx context.Context, s *gocql.Session, name, run string, work func(con
 	} else if err != nil {
 		return false, err
 	}
-	return ran, lock.during(held, func(ctx context.Context, lock *Lock) error {
+	err = lock.during(held, func(ctx context.Context, lock *Lock) error {
 		marked := func(ctx context.Context) (bool, error) {
 			var last string
 			err := s.Bind("SELECT value FROM music.named WHERE name = ? USING LOCK ?", lock.Bind(name)).WithContext(ctx).Scan(&last)
@@ -109,11 +109,16 @@ func Once(ctx context.Context, s *gocql.Session, name, run string, work func(con
 		if err := work(ctx, lock); err != nil {
 			return err
 		}
-		_, err := lock.Settle(ctx, func(ctx context.Context) error {
-			return s.Bind("UPDATE music.named USING LOCK ? SET value = ? WHERE name = ?", lock.Bind(run, name)).WithContext(ctx).Exec()
-		}, marked)
-		return err
+		for {
+			there, err := lock.Settle(ctx, func(ctx context.Context) error {
+				return s.Bind("UPDATE music.named USING LOCK ? SET value = ? WHERE name = ?", lock.Bind(run, name)).WithContext(ctx).Exec()
+			}, marked)
+			if there || err != nil {
+				return err
+			}
+		}
 	})
+	return ran, err
 }
 
 // during runs a section from its grant to its end.

@@ -288,15 +288,18 @@ async function once(client, name, run, work) {
     const { rows } = await lock.execute('SELECT value FROM music.named WHERE name = ? USING LOCK ?', [name]);
     return rows.length > 0 && rows[0].value === run;
   };
+  let begun = false;
   try {
     return await tryHold(client, { table: 'music.named', key: { name } }, async lock => {
+      begun = true;
       if (await marked(lock)) return false;
       await work(lock);
-      await lock.settle(() => lock.execute('UPDATE music.named USING LOCK ? SET value = ? WHERE name = ?', [run, name]), () => marked(lock));
+      const mark = () => lock.execute('UPDATE music.named USING LOCK ? SET value = ? WHERE name = ?', [run, name]);
+      while (!await lock.settle(mark, () => marked(lock)));
       return true;
     });
   } catch (error) {
-    if (error instanceof NotAcquired) return false;
+    if (error instanceof NotAcquired && !begun) return false; // else it is the work's
     throw error;
   }
 }

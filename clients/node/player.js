@@ -66,7 +66,10 @@ class Actor {
         } else if (verb === 'hold' || verb === 'try') {
           await this.section(verb, args);
         } else if (verb === 'once') {
-          const ran = await music.once(this.story.client, args[0], args[1], async () => this.say('works'));
+          const ran = await music.once(this.story.client, args[0], args[1], async () => {
+            this.say('works');
+            if (args.length > 2) await music.tryHold(this.story.client, { table: this.story.table, key: { branch: 'zurich' } }, async () => {});
+          });
           this.say(ran ? 'ran' : 'not run');
         } else {
           this.say(await this.under(this.lock, verb, args));

@@ -112,12 +112,18 @@ class Actor:
                 elif verb in ("hold", "try"):
                     self.section(verb, args)
                 elif verb == "once":
-                    ran = music.once(self.story.session, *args, lambda lock: self.say("works"))
+                    ran = music.once(self.story.session, *args[:2], lambda lock: self.works(args[2:]))
                     self.say("ran" if ran else "not run")
                 else:
                     self.say(self.under(self.lock, verb, *args))
             except (Exception, KeyboardInterrupt) as error:
                 self.say(outcome(error))
+
+    def works(self, tries):
+        self.say("works")
+        if tries:
+            with music.try_hold(self.story.session, self.story.table, branch="zurich"):
+                pass
 
     def section(self, verb, args):
         hold = music.hold if verb == "hold" else music.try_hold
@@ -176,8 +182,11 @@ class AsyncActor:
     def say(self, what):
         say(self.story.id, self.name, what)
 
-    async def works(self, lock):
+    async def works(self, tries):
         self.say("works")
+        if tries:
+            async with aio.try_hold(self.story.session, self.story.table, branch="zurich"):
+                pass
 
     async def act(self):
         while True:
@@ -192,7 +201,7 @@ class AsyncActor:
                     await asyncio.wait([self.task])
                     self.task.result()
                 elif verb == "once":
-                    self.say("ran" if await aio.once(self.story.session, *args, self.works) else "not run")
+                    self.say("ran" if await aio.once(self.story.session, *args[:2], lambda lock: self.works(args[2:])) else "not run")
                 else:
                     self.say(await self.under(self.lock, verb, *args))
             except (Exception, asyncio.CancelledError) as error:

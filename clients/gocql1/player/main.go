@@ -93,9 +93,13 @@ func (a *actor) act(ctx context.Context, lock *music.Lock) error {
 		case "hold", "try":
 			a.section(verb, args)
 		case "once":
-			ran, err := music.Once(ctx, a.story.session, args[0], args[1], func(context.Context, *music.Lock) error {
+			ran, err := music.Once(ctx, a.story.session, args[0], args[1], func(ctx context.Context, _ *music.Lock) error {
 				a.say("works")
-				return nil
+				if len(args) == 2 {
+					return nil
+				}
+				_, _, err := music.TryHold(ctx, a.story.session, music.Ask{Table: a.story.table, Key: music.Key{"branch": "zurich"}})
+				return err
 			})
 			a.say(outcome(err, map[bool]string{true: "ran", false: "not run"}[ran]))
 		case "locker":

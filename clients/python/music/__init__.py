@@ -84,17 +84,19 @@ def try_hold(session, table, key=None, *, lease=None, as_=None, **columns):
 
 def once(session, name, run, work):
     """Calls work(lock) unless this run of name is done or under way. Reports whether it did."""
-    try:
-        with try_hold(session, "music.named", name=name) as lock:
-            read, mark = _core.prepare(session, _core.READ_RUN), _core.prepare(session, _core.MARK_RUN)
+    with contextlib.ExitStack() as held:
+        try:
+            lock = held.enter_context(try_hold(session, "music.named", name=name))
+        except NotAcquired:
+            return False
+        read, mark = _core.prepare(session, _core.READ_RUN), _core.prepare(session, _core.MARK_RUN)
 
-            def marked():
-                return _core.done_before(session.execute(lock.bind(read, (name,))), run)
+        def marked():
+            return _core.done_before(session.execute(lock.bind(read, (name,))), run)
 
-            if marked():
-                return False
-            work(lock)
-            lock.settle(lambda: session.execute(lock.bind(mark, (run, name))), marked)
-            return True
-    except NotAcquired:
-        return False
+        if marked():
+            return False
+        work(lock)
+        while not lock.settle(lambda: session.execute(lock.bind(mark, (run, name))), marked):
+            pass
+        return True

@@ -109,17 +109,19 @@ def try_hold(session, table, key=None, *, lease=None, as_=None, **columns):
 
 async def once(session, name, run, work):
     """Awaits work(lock) unless this run of name is done or under way. Reports whether it did."""
-    try:
-        async with try_hold(session, "music.named", name=name) as lock:
-            read, mark = await _prepare(session, _core.READ_RUN), await _prepare(session, _core.MARK_RUN)
+    async with contextlib.AsyncExitStack() as held:
+        try:
+            lock = await held.enter_async_context(try_hold(session, "music.named", name=name))
+        except NotAcquired:
+            return False
+        read, mark = await _prepare(session, _core.READ_RUN), await _prepare(session, _core.MARK_RUN)
 
-            async def marked():
-                return _core.done_before(await execute(session, lock.bind(read, (name,))), run)
+        async def marked():
+            return _core.done_before(await execute(session, lock.bind(read, (name,))), run)
 
-            if await marked():
-                return False
-            await work(lock)
-            await lock.settle(lambda: execute(session, lock.bind(mark, (run, name))), marked)
-            return True
-    except NotAcquired:
-        return False
+        if await marked():
+            return False
+        await work(lock)
+        while not await lock.settle(lambda: execute(session, lock.bind(mark, (run, name))), marked):
+            pass
+        return True

@@ -94,7 +94,13 @@ public final class Music {
 
   /** Works unless this run of name is done or under way, and returns whether it did. It is done when work has ended without an exception. */
   public static boolean once(CqlSession session, String name, String run, Work work) throws Exception {
-    try (Lock lock = tryHold(session, new Ask("music.named").key("name", name))) {
+    Lock taken;
+    try {
+      taken = tryHold(session, new Ask("music.named").key("name", name));
+    } catch (NotAcquired busy) {
+      return false;
+    }
+    try (Lock lock = taken) {
       Callable<Boolean> marked = () -> {
         Row row = session.execute(lock.bind(session.prepare("SELECT value FROM music.named WHERE name = ? USING LOCK ?"), name)).one();
         return row != null && run.equals(row.getString(0));
@@ -102,10 +108,8 @@ public final class Music {
       if (marked.call()) return false;
       work.with(lock);
       PreparedStatement mark = session.prepare("UPDATE music.named USING LOCK ? SET value = ? WHERE name = ?");
-      lock.settle(() -> session.execute(lock.bind(mark, run, name)), marked);
+      while (!lock.settle(() -> session.execute(lock.bind(mark, run, name)), marked)) { }
       return true;
-    } catch (NotAcquired busy) {
-      return false;
     }
   }
 

@@ -107,7 +107,10 @@ public final class Player {
               section(words);
               break;
             case "once":
-              say(Music.once(story.session, words[1], words[2], lock -> say("works")) ? "ran" : "not run");
+              say(Music.once(story.session, words[1], words[2], lock -> {
+                say("works");
+                if (words.length > 3) Music.tryHold(story.session, new Music.Ask(story.table).key("branch", "zurich")).close();
+              }) ? "ran" : "not run");
               break;
             default:
               say(under(lock, words));
