@@ -56,7 +56,7 @@ func (s *Session) Next(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		var err error
-		if s.cql, err = connect(s.options, s.Address()); err == nil {
+		if s.cql, err = connectIn(ctx, s.options, s.Address()); err == nil {
 			return nil
 		}
 		s.cql = nil
@@ -110,6 +110,30 @@ func (s *Session) Close() {
 	case <-closed:
 	case <-timer.C:
 	}
+}
+
+// connectIn is connect until ctx ends, of which gocql does not know: a session that is made later is
+// closed.
+func connectIn(ctx context.Context, o Options, address string) (*gocql.Session, error) {
+	var session *gocql.Session
+	var err error
+	made := make(chan struct{})
+	go func() {
+		defer close(made)
+		session, err = connect(o, address)
+	}()
+	select {
+	case <-made:
+		return session, err
+	case <-ctx.Done():
+	}
+	go func() {
+		<-made
+		if session != nil {
+			session.Close()
+		}
+	}()
+	return nil, context.Cause(ctx)
 }
 
 // connect logs in at one proxy and uses no other.
