@@ -113,9 +113,8 @@ func (r *lockRun) say(text string) {
 
 // run acquires the lock, runs the command, and releases the lock.
 func (r *lockRun) run() error {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	defer signal.Stop(signals)
+	signals, stop := r.signals()
+	defer stop()
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE) // nobody listens any more: no reason to leave a command without its lock; not ignored, which it would inherit
 	defer signal.Stop(broken)
@@ -155,6 +154,18 @@ func (r *lockRun) run() error {
 		status = statusNotAcquired
 	}
 	return ended(status)
+}
+
+// signals returns the signals that are passed on to the command, until stop is called: not one that
+// this program was started to ignore, as by nohup.
+func (r *lockRun) signals() (passedOn <-chan os.Signal, stop func()) {
+	signals := make(chan os.Signal, 8)
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(sig) {
+			signal.Notify(signals, sig)
+		}
+	}
+	return signals, func() { signal.Stop(signals) }
 }
 
 // usageError is an error in the arguments, for which there is an exit status.
@@ -238,14 +249,17 @@ func (r *lockRun) under(held *client.Held, signals <-chan os.Signal) (status int
 		Terminate: func(why error) {
 			ending = true
 			r.say("the command is ended: " + why.Error())
-			_ = syscall.Kill(group, syscall.SIGTERM)
+			tell(group, syscall.SIGTERM)
 		},
 		Kill: func() { _ = syscall.Kill(group, syscall.SIGKILL) },
 	}
 	var beside sync.WaitGroup
 	beside.Go(func() { lost = keeper.Keep(ctx) })
 	beside.Go(func() { passOn(ctx, signals, group) })
-	awaitEnd(command.Process.Pid)
+	for awaitChange(command.Process.Pid, front) {
+		r.say("the command goes on: stopped, it would keep the lock, and nothing would resume it")
+		_ = syscall.Kill(group, syscall.SIGCONT)
+	}
 	over()
 	beside.Wait()
 	if ending {
@@ -270,11 +284,17 @@ func passOn(ctx context.Context, signals <-chan os.Signal, group int) {
 	for {
 		select {
 		case sig := <-signals:
-			_ = syscall.Kill(group, sig.(syscall.Signal)) //nolint:forcetypeassert // what Notify was asked for
+			tell(group, sig.(syscall.Signal)) //nolint:forcetypeassert // what Notify was asked for
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// tell sends a signal to a process group, also to one that stands still.
+func tell(group int, sig syscall.Signal) {
+	_ = syscall.Kill(group, sig)
+	_ = syscall.Kill(group, syscall.SIGCONT)
 }
 
 // inFront reports whether this process group reads from the terminal.
@@ -288,13 +308,25 @@ func takeBack() {
 	_ = unix.IoctlSetPointerInt(int(os.Stdin.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
 }
 
-// awaitEnd waits for the end of a child without reaping it.
-func awaitEnd(pid int) {
-	for {
-		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
-			return
-		}
+// childStopped is CLD_STOPPED of Linux.
+const childStopped = 5
+
+// awaitChange waits for the end of a child, without reaping it, or, if it has the terminal (front),
+// until it is stopped. Ctrl-Z there stops the child alone.
+func awaitChange(pid int, front bool) (stopped bool) {
+	changes := unix.WEXITED
+	if front {
+		changes |= unix.WSTOPPED
 	}
+	var info unix.Siginfo
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Waitid(unix.P_PID, pid, &info, changes|unix.WNOWAIT, nil)
+	}
+	if stopped = info.Code == childStopped; stopped {
+		_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // this stop is not reported again
+	}
+	return stopped
 }
 
 // statusOf returns the exit status of a command as a shell does.
