@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -119,11 +118,10 @@ func (p program) checkStart(cfg config.Config) error {
 	return wrong
 }
 
-// The end of a proxy: what it may take beside config's ShutdownTimeout, which with the log is less
-// than a second.
+// The end of a proxy: what it may take beside config's ShutdownTimeout, about a second in all.
 const (
 	overdueAfter = 700 * time.Millisecond // of SIGTERM and ShutdownTimeout: whatever hangs is left as it is
-	logFlush     = 200 * time.Millisecond // for the last lines of the log
+	logFlush     = 200 * time.Millisecond // for the last lines of the log, and of the audit, and for SIGHUP
 )
 
 // errOverdue means that the shutdown has taken too long.
@@ -205,13 +203,14 @@ func (p program) serveInTime(ctx context.Context, cfg config.Config, logs proxy.
 	}
 }
 
-// onSignal calls do each time a signal comes, until the function that it returns is called.
+// onSignal calls do each time a signal comes, until the function that it returns is called. That one
+// waits for a call of do that is under way, but no longer than logFlush: a file of it may hang.
 func onSignal(sig os.Signal, do func()) (stop func()) {
 	came := make(chan os.Signal, 1)
 	signal.Notify(came, sig)
-	done := make(chan struct{})
-	var listening sync.WaitGroup
-	listening.Go(func() {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
 		for {
 			select {
 			case <-came:
@@ -220,11 +219,16 @@ func onSignal(sig os.Signal, do func()) (stop func()) {
 				return
 			}
 		}
-	})
+	}()
 	return func() {
 		signal.Stop(came)
 		close(done)
-		listening.Wait()
+		timer := time.NewTimer(logFlush)
+		defer timer.Stop()
+		select {
+		case <-ended:
+		case <-timer.C:
+		}
 	}
 }
 

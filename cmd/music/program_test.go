@@ -256,6 +256,28 @@ func TestSIGHUPReadsTheConfigurationAgain(t *testing.T) {
 	assert.Equal(t, config.Default().Music.Retain, last.Music.Retain)
 }
 
+// A disk that hangs while SIGHUP is obeyed does not keep the process from its end.
+func TestEndDoesNotWaitForSIGHUP(t *testing.T) {
+	begun, never := make(chan struct{}), make(chan struct{})
+	defer close(never)
+	stop := onSignal(syscall.SIGHUP, func() {
+		close(begun)
+		<-never
+	})
+	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGHUP))
+	<-begun
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		stop()
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(10 * time.Second): // only of a test that fails
+		require.Fail(t, "the end waits")
+	}
+}
+
 // An audit in the log keeps to the level of the log, and one in a file of its own does not.
 func TestAuditAndTheLevelOfTheLog(t *testing.T) {
 	t.Cleanup(func() { zerolog.SetGlobalLevel(zerolog.TraceLevel) })
