@@ -38,7 +38,7 @@ func Reload(running, next Config) (now Config, taken, restart []string) {
 		if value.get() != before {
 			taken = append(taken, s.name)
 		}
-		if value.get() != wanted {
+		if value.get() != wanted || s.name == "peer-secret-file" && now.Peers.Secret != next.Peers.Secret {
 			restart = append(restart, s.name)
 		}
 	}

@@ -30,3 +30,16 @@ func TestReload(t *testing.T) {
 	assert.Empty(t, taken)
 	assert.Empty(t, restart)
 }
+
+// A file with another secret in it is one that waits for a restart, as that of the password is.
+func TestReloadNamesSecretsThatHaveChanged(t *testing.T) {
+	running := config.Default()
+	running.Cassandra.PasswordFile, running.Cassandra.Password = "p", "before"
+	running.Peers.SecretFile, running.Peers.Secret = "s", "before"
+	next := running
+	next.Cassandra.Password, next.Peers.Secret = "after", "after"
+	now, taken, restart := config.Reload(running, next)
+	assert.Equal(t, running, now)
+	assert.Empty(t, taken)
+	assert.Equal(t, []string{"password", "peer-secret-file"}, restart)
+}
