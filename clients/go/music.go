@@ -166,7 +166,7 @@ func elapsed(since time.Time) time.Duration {
 }
 
 // Settle calls write. If the outcome of the write is unknown, it calls landed, which reads under
-// the lock: what that read shows is final.
+// the lock: what that read shows is final, if the write had come to a proxy.
 func (l *Lock) Settle(ctx context.Context, write func(context.Context) error, landed func(context.Context) (bool, error)) (bool, error) {
 	err := write(ctx)
 	if err == nil || !Uncertain(err) {
