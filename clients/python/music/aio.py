@@ -81,7 +81,7 @@ class Lock(_core.Lease):
     async def release(self):
         """Gives the lock back. Raises Lost where it was lost before."""
         self._keeper.cancel()
-        await _run(self._session, self.steps_release())
+        await asyncio.shield(asyncio.ensure_future(_run(self._session, self.steps_release())))  # a cancelled task gives it back, too
 
 
 @contextlib.asynccontextmanager
