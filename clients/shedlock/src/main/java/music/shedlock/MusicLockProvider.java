@@ -12,6 +12,7 @@ import net.javacrumbs.shedlock.core.ClockProvider;
 import net.javacrumbs.shedlock.core.ExtensibleLockProvider;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.SimpleLock;
+import net.javacrumbs.shedlock.support.LockException;
 
 /**
  * Locks of ShedLock, held by MUSIC proxies. lockAtMostFor is the lease of a lock, which nobody renews but extend; an unlock before lockAtLeastFor leaves the rest of that
@@ -20,6 +21,8 @@ import net.javacrumbs.shedlock.core.SimpleLock;
  * <pre>CREATE TABLE ks.shedlock (name text PRIMARY KEY) WITH comment = '@critical(lease=24h)'</pre>
  */
 public final class MusicLockProvider implements ExtensibleLockProvider {
+  private static final long SLACK = 1000; // ms of a lease that may have gone by when its LOCK is answered
+
   private final CqlSession session;
   private final String where;
 
@@ -32,9 +35,22 @@ public final class MusicLockProvider implements ExtensibleLockProvider {
 
   @Override
   public Optional<SimpleLock> lock(LockConfiguration asked) {
-    Row told = ask("LOCK", " NOWAIT LEASE ? TOKEN ?", asked.getName(), lease(asked.getLockAtMostFor()), UUID.randomUUID());
+    long lease = lease(asked.getLockAtMostFor());
+    Row told = ask("LOCK", " NOWAIT LEASE ? TOKEN ?", asked.getName(), lease, UUID.randomUUID());
     if (!told.getString("state").equals("HELD")) return Optional.empty();
-    return Optional.of(new Lock(asked, told.getLong("lock_ref")));
+    Lock lock = new Lock(asked, told.getLong("lock_ref"));
+    if (cut(told, lease)) {
+      lock.release();
+      throw tooLong(asked);
+    }
+    return Optional.of(lock);
+  }
+
+  // Whether the proxy has cut a lease to the table's. The lock would be free, and the task run twice, before lockAtMostFor is over.
+  private static boolean cut(Row told, long lease) { return told.getLong("lease_ms") + SLACK < lease; }
+
+  private static LockException tooLong(LockConfiguration asked) {
+    return new LockException("lockAtMostFor of " + asked.getName() + " is longer than the lease of the table: say it in its comment, @critical(lease=…)");
   }
 
   private Row ask(String verb, String clauses, Object name, Object... more) {
@@ -59,14 +75,19 @@ public final class MusicLockProvider implements ExtensibleLockProvider {
       if (left.toMillis() > 0) {
         ask("LOCK", " USING LOCK ? LEASE ?", lockConfiguration.getName(), ref, lease(left));
       } else {
-        ask("UNLOCK", " USING LOCK ?", lockConfiguration.getName(), ref);
+        release();
       }
     }
 
+    private void release() { ask("UNLOCK", " USING LOCK ?", lockConfiguration.getName(), ref); }
+
     @Override
     protected Optional<SimpleLock> doExtend(LockConfiguration longer) {
-      Row told = ask("LOCK", " USING LOCK ? LEASE ?", longer.getName(), ref, lease(longer.getLockAtMostFor()));
-      return told.getString("state").equals("HELD") ? Optional.of(new Lock(longer, ref)) : Optional.empty();
+      long lease = lease(longer.getLockAtMostFor());
+      Row told = ask("LOCK", " USING LOCK ? LEASE ?", longer.getName(), ref, lease);
+      if (!told.getString("state").equals("HELD")) return Optional.empty();
+      if (cut(told, lease)) throw tooLong(longer);
+      return Optional.of(new Lock(longer, ref));
     }
   }
 }

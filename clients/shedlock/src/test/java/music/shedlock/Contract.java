@@ -1,13 +1,19 @@
 package music.shedlock;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.junit.platform.engine.discovery.DiscoverySelectors.selectClass;
 
 import com.datastax.oss.driver.api.core.CqlSession;
 import java.io.PrintWriter;
 import java.net.InetSocketAddress;
+import java.time.Duration;
+import net.javacrumbs.shedlock.core.ClockProvider;
 import net.javacrumbs.shedlock.core.ExtensibleLockProvider;
+import net.javacrumbs.shedlock.core.LockConfiguration;
+import net.javacrumbs.shedlock.support.LockException;
 import net.javacrumbs.shedlock.test.support.AbstractExtensibleLockProviderIntegrationTest;
+import org.junit.jupiter.api.Test;
 import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
 import org.junit.platform.launcher.core.LauncherFactory;
 import org.junit.platform.launcher.listeners.SummaryGeneratingListener;
@@ -26,6 +32,13 @@ public final class Contract {
 
     @Override
     protected void assertLocked(String name) { assertThat(held(name)).isTrue(); }
+
+    @Test
+    public void aLockThatTheTableCutsIsRefused() {
+      LockConfiguration asked = new LockConfiguration(ClockProvider.now(), "long", Duration.ofHours(25), Duration.ZERO);
+      assertThatThrownBy(() -> getLockProvider().lock(asked)).isInstanceOf(LockException.class);
+      assertUnlocked("long");
+    }
 
     private static boolean held(String name) {
       return session.execute("LIST LOCKS ON " + table + " WHERE name = '" + name + "'").all().stream()
