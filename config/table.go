@@ -121,8 +121,8 @@ func musicSettings() []setting {
 			field: func(c *Config) field { return duration(&c.Music.ClientLease, time.Second, time.Hour) },
 		},
 		{
-			name: "max-wait", usage: "how long LOCK may wait for a driver whose own time-out is not known",
-			field: func(c *Config) field { return duration(&c.Music.MaxWait, 0, time.Minute) },
+			name: "max-wait", usage: "how long LOCK may wait for a driver whose own time-out is not known; longer than a lightweight transaction takes, or no LOCK is answered HELD",
+			field: func(c *Config) field { return duration(&c.Music.MaxWait, 100*time.Millisecond, time.Minute) },
 		},
 		{
 			name: "lock-commit", usage: "where it is waited for the commit of a LOCK: auto = in the own data centre, where there are several and every node has paxos_variant v2; quorum = in a quorum of all replicas",

@@ -258,10 +258,11 @@ func (p *Client) List(ctx context.Context, at musiccore.SessionID, only musiccor
 // references would be lost. That is safe: the answer is VerdictUncertain if two of them arrive.
 func (p *Client) End(ctx context.Context, t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
 	q := question{Key: toWire(t.Key), Ref: t.Ref, Ticket: &wireTicket{Ticket: t}, Outcome: o}
-	ctx, cancel := context.WithTimeout(ctx, p.channel.Wait)
+	limit := p.channel.Wait + networkTime
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for ctx.Err() == nil {
-		r, err := p.ask(ctx, t.Lender, pathEnd, q, p.channel.Wait)
+		r, err := p.ask(ctx, t.Lender, pathEnd, q, limit)
 		if err == nil && r.err() == nil {
 			return r.Verdict
 		}

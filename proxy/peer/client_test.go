@@ -66,6 +66,16 @@ func TestALoanComesBackWithItsUnlock(t *testing.T) {
 	assert.Equal(t, []string{fmt.Sprintf("unlock 2 by anna, 3 comes back as %d, lent by 00", musiccore.OutcomeAcked), "unlock 3 by anna"}, a.core.take())
 }
 
+// A borrowed ticket goes back however short the wait of a LOCK is.
+func TestATicketGoesBackWithoutAnyWait(t *testing.T) {
+	a, b := two(t)
+	b.client.channel.Wait = 0
+	lent := ticket()
+	lent.Lender = a.id
+	assert.Equal(t, musiccore.VerdictTell, b.client.End(t.Context(), lent, musiccore.OutcomeAcked))
+	assert.Equal(t, []string{ended(musiccore.OutcomeAcked)}, a.core.take())
+}
+
 // questionsOf returns how many questions with hints a client has had answered.
 func questionsOf(t *testing.T, p *proxy) float64 {
 	t.Helper()
