@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -15,24 +16,32 @@ import (
 
 // withNamedLock does some work while it holds the lock of a name.
 func withNamedLock(ctx context.Context, s *gocql.Session, name string, work func(ref int64) error) error {
-	const lock = "SELECT LOCK music.named WHERE name = ? WAIT ? TOKEN ?"
-	token, row := gocql.TimeUUID(), map[string]any{}
+	const first = "SELECT LOCK music.named WHERE name = ? WAIT ? TOKEN ?"
+	const again = "SELECT LOCK music.named WHERE name = ? USING LOCK ? WAIT ?"
+	token, ref := gocql.TimeUUID(), int64(0)
 	for held := false; !held; {
+		ask := s.Query(first, name, 1500, token)
+		if ref != 0 { // every proxy knows a reference, and only one knows the token
+			ask = s.Query(again, name, ref, 1500)
+		}
 		var err error
-		row = map[string]any{}
-		held, err = s.Query(lock, name, 1500, token).MapScanCASContext(ctx, row)
+		row := map[string]any{}
+		held, err = ask.MapScanCASContext(ctx, row)
 		if err != nil {
 			return fmt.Errorf("lock %s: %w", name, err)
 		}
+		ref, _ = row["lock_ref"].(int64)
+		if row["state"] == "LOST" {
+			token, ref = gocql.TimeUUID(), 0
+		}
 	}
-	ref := row["lock_ref"].(int64)
 	workErr := work(ref)
-	_, err := s.Query("SELECT UNLOCK music.named WHERE name = ? USING LOCK ?", name, ref).
+	released, err := s.Query("SELECT UNLOCK music.named WHERE name = ? USING LOCK ?", name, ref).
 		MapScanCASContext(ctx, map[string]any{})
-	if workErr != nil {
-		return workErr
+	if err == nil && !released {
+		err = fmt.Errorf("lock %s: it was lost before the end of the work", name)
 	}
-	return err
+	return errors.Join(workErr, err)
 }
 
 // moveMoney moves an amount between two accounts of a branch whose lock is held.
