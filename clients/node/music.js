@@ -191,7 +191,7 @@ class Lock {
 
   isLost() { return this.lost.aborted || this.left() <= 0; }
 
-  lose() { if (!this.lost.aborted) this.losing.abort(new Lost('the lock is lost')); }
+  lose() { if (!this.lost.aborted && !this.releasing) this.losing.abort(new Lost('the lock is lost')); }
 
   // One tick.
   look() {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func (a *actor) act(ctx context.Context, lock *music.Lock) error {
 			<-ctx.Done()
 			a.say(outcome(context.Cause(ctx), ""))
 		case "check":
-			a.say(map[bool]string{true: "lost", false: "not lost"}[lock.Lost()])
+			a.say(map[bool]string{true: "lost", false: "not lost"}[cmp.Or(lock, a.lock).Lost()])
 		default:
 			a.say(a.write(ctx, verb, args))
 		}

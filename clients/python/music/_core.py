@@ -271,10 +271,10 @@ class Lease:
                 self._begun, self._lease = begun, told.lease_ms / 1000
                 self._next = self._lease * RENEW
                 return
-            if told.state == "LOST":
+            if told.state == "LOST" and not self._done:
                 self.lost.set()
         except Exception as error:
-            if ended(error):
+            if ended(error) and not self._done:
                 self.lost.set()
         finally:
             self._renewing = False

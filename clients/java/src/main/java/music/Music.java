@@ -387,7 +387,7 @@ public final class Music {
       renewing = false;
       next = begun.elapsed() + lease / TICK;
       if (told != null && told.state.equals("HELD")) held(from, told.lease);
-      if (told != null && told.state.equals("LOST") || failed != null && ended(reason(failed))) lost.complete(null);
+      if (!closed && (told != null && told.state.equals("LOST") || failed != null && ended(reason(failed)))) lost.complete(null);
     }
 
     /** Calls write; where its fate is unknown, landed, which reads under the lock. Returns whether it landed. */
