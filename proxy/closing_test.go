@@ -151,3 +151,34 @@ func TestNoLockRowIsCleanUntilClosedIsKnown(t *testing.T) {
 	show(catalog.Reject)
 	assert.True(t, enqueued(2, "b").Dirty)
 }
+
+// A proxy reads statements by the columns of now before it tells the others that it has followed, also if
+// the table is settled much later.
+func TestColumnsArePublishedBeforeTheyAreFollowed(t *testing.T) {
+	_, _, s := schemaOfCore()
+	s.critical = newCriticalTables()
+	of := func(columns ...string) *dataTable {
+		table := &dataTable{keyspace: "bank", name: "accounts", Critical: catalog.Critical{ID: [16]byte{7}, Made: true, Columns: map[string]catalog.Column{}}}
+		for _, c := range columns {
+			table.Columns[c], table.definition = catalog.Column{Name: c, Type: "int"}, table.definition+c
+		}
+		return table
+	}
+	before, now := of("k"), of("k", "added")
+	before.Closed = 77
+	s.publish(before, "")
+	s.take(t.Context(), map[[16]byte]*dataTable{before.ID: before}, []*dataTable{now}) // what follows tells the others
+	shown := s.tables.Of("bank", "accounts").Critical()
+	assert.Contains(t, shown.Columns, "added")
+	assert.Empty(t, shown.Refused, "it is locked meanwhile as before")
+	assert.Equal(t, before.Closed, shown.Closed)
+	assert.NotZero(t, shown.MaxLease)
+
+	waiting := of("k", "added", "another")
+	s.publish(now, "it waits")
+	s.take(t.Context(), map[[16]byte]*dataTable{now.ID: now}, []*dataTable{waiting})
+	shown = s.tables.Of("bank", "accounts").Critical()
+	assert.Contains(t, shown.Columns, "another")
+	assert.Equal(t, "it waits", shown.Refused)
+	assert.True(t, shown.Passing)
+}

@@ -305,11 +305,15 @@ func (s *schema) tellCores(self musiccore.SessionID) {
 	}
 }
 
-// show publishes a table unless it is published with these settings already. From then on plain
-// writes see it as critical; LOCK is refused until it is settled.
+// show publishes a table. From then on plain writes see it as critical; LOCK is refused until it is
+// settled, unless it is published with these settings already: then only its columns may be others,
+// by which statements must be read before this proxy tells that it has followed.
 func (s *schema) show(t *dataTable, refused string) {
 	critical := s.tables.Of(t.keyspace, t.name).Critical()
 	if critical != nil && critical.ID == t.ID && critical.Settings == t.Settings && t.Made {
+		c := t.Critical
+		c.Closed, c.MaxLease, c.Refused, c.Passing = critical.Closed, critical.MaxLease, critical.Refused, critical.Passing
+		s.tables.Set(t.keyspace, t.name, &c)
 		return
 	}
 	shown := t.shown()
