@@ -167,3 +167,51 @@ func TestAllowWaitsForMusicTables(t *testing.T) {
 		assert.Equal(t, c.want, table.shown().Unlocked, name)
 	}
 }
+
+// That goes for a table as well that cannot be locked, for whatever reason: its lock rows are there, and
+// other proxies may give its locks. Nor may it take plain writes that no closed lies above later.
+func TestATableThatCannotBeLockedOpensLikeAnyOther(t *testing.T) {
+	host := gocql.UUID{7}.String() // as the played node says
+	for name, c := range map[string]struct {
+		home   string
+		stored string
+		made   bool
+		late   []string
+		want   catalog.Policy
+		lwts   int
+	}{
+		"all agree":                         {host, "unlocked=reject, key=partition", true, nil, catalog.Allow, 1},
+		"a node that is behind":             {"another", "unlocked=reject, key=partition", true, []string{disagreeing}, catalog.Reject, 0},
+		"one that has missed the lock rows": {"another", "unlocked=reject, key=partition", false, []string{disagreeing}, catalog.Reject, 0},
+		"as stored":                         {"another", "unlocked=allow, key=partition", true, nil, catalog.Allow, 0},
+		"never locked":                      {"another", "", false, nil, catalog.Allow, 0},
+	} {
+		n, s := closingBefore(t, applied(true))
+		s.home, s.node, s.tables = func() string { return c.home }, host, catalog.NewTables()
+		table := &dataTable{keyspace: "k", name: "t", stored: storedTable{text: c.stored, closed: 5}, Critical: catalog.Critical{ID: [16]byte{1}, Made: c.made}}
+		table.readComment("@critical(unlocked=allow)")
+		require.NoError(t, table.keepStored(), name)
+		table.Refused = "it has a view"
+		s.show(table, "it is becoming critical")
+		late, err := s.settle(t.Context(), nil, table, gocql.UUID{7}, musiccore.SessionID{})
+		require.NoError(t, err, name)
+		assert.Equal(t, c.late, late, name)
+		shown := s.tables.Of("k", "t").Critical()
+		assert.Equal(t, c.want, shown.Unlocked, name)
+		assert.Equal(t, table.Refused, shown.Refused, name)
+		assert.False(t, shown.Passing, name)
+		assert.Len(t, n.tablesAsked(), c.lwts, "%s: closed is raised and stored with the settings", name)
+	}
+}
+
+// A node that has missed the lock rows is not believed about the settings either, which would be stored.
+func TestSettingsOfANodeThatIsBehindAreNotStored(t *testing.T) {
+	n, s := closingBefore(t, applied(true))
+	s.home, s.node = func() string { return "another" }, gocql.UUID{7}.String()
+	table := &dataTable{keyspace: "k", name: "t", stored: storedTable{text: "unlocked=reject, key=partition", closed: 5}, Critical: catalog.Critical{ID: [16]byte{1}}}
+	table.readComment("@critical(unlocked=allow)")
+	late, err := s.barrier(t.Context(), table, gocql.UUID{7})
+	require.NoError(t, err)
+	assert.Equal(t, []string{disagreeing}, late)
+	assert.Empty(t, n.tablesAsked())
+}

@@ -45,7 +45,7 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	if s.behind() {
 		return []string{thisOne}, nil
 	}
-	if t.Made && known.text != "" && known.text != plainSettings && !s.agreed(ctx, version) {
+	if known.text != "" && known.text != plainSettings && !s.agreed(ctx, version) {
 		return []string{disagreeing}, nil // the settings may be older ones, from a node that is behind
 	}
 	if late, err = s.heartbeat.lagging(ctx, s.applied, t.named); err != nil || len(late) > 0 {
@@ -115,12 +115,12 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	if now.Clk == 0 {
 		return errNoClock
 	}
-	t.Closed = t.closing(now, lived)
+	closed := t.closing(now, lived)
 	query := s.session.Query("INSERT INTO music.tables (id, closed, settings) VALUES (?, ?, ?) IF NOT EXISTS",
-		gocql.UUID(t.ID), int64(t.Closed), t.Settings.String())
+		gocql.UUID(t.ID), int64(closed), t.Settings.String())
 	if old != "" {
 		query = s.session.Query("UPDATE music.tables SET closed = ?, settings = ? WHERE id = ? IF settings = ? AND closed = ?",
-			int64(t.Closed), t.Settings.String(), gocql.UUID(t.ID), old, int64(t.stored.closed))
+			int64(closed), t.Settings.String(), gocql.UUID(t.ID), old, int64(t.stored.closed))
 	}
 	applied, err := query.Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
 	if err != nil {
@@ -129,6 +129,7 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	if !applied {
 		return fmt.Errorf("raise closed of %s: %w", t, errRaced)
 	}
+	t.Closed = closed
 	return nil
 }
 

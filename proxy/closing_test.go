@@ -1,9 +1,14 @@
 package proxy
 
 import (
+	"encoding/binary"
+	"strings"
 	"testing"
 	"time"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -181,4 +186,45 @@ func TestColumnsArePublishedBeforeTheyAreFollowed(t *testing.T) {
 	assert.Contains(t, shown.Columns, "another")
 	assert.Equal(t, "it waits", shown.Refused)
 	assert.True(t, shown.Passing)
+}
+
+// The cores are told of every closed, also of one that was raised by an LWT of unknown outcome, or by a
+// reading that could not settle the table for another reason.
+func TestTheCoresAreToldOfEveryClosed(t *testing.T) {
+	now, core, _ := schemaOfCore()
+	for i, c := range []struct{ raised, counted message.Message }{
+		{&message.WriteTimeout{ErrorMessage: "slow", WriteType: primitive.WriteTypeCas}, &message.Unavailable{ErrorMessage: "few"}},
+		{applied(true), &message.Unavailable{ErrorMessage: "few"}},
+	} {
+		n, s := closingBefore(t, c.raised)
+		played := n.answer
+		n.says(func(a asked) message.Message {
+			if strings.Contains(a.text, "music.generations") {
+				return c.counted
+			}
+			return played(a)
+		})
+		host := gocql.UUID{7}.String()
+		s.home, s.node, s.tables = func() string { return host }, host, catalog.NewTables()
+		s.cores = func(event func(*musiccore.Core, musiccore.Now) musiccore.Effects) { event(core, now) }
+		of := func(stored storedTable) *dataTable {
+			return &dataTable{keyspace: "k", name: "t", stored: stored, Critical: catalog.Critical{ID: [16]byte{byte(i + 1)}, Made: true, Marked: true}}
+		}
+		first := of(storedTable{text: "unlocked=allow, key=partition", closed: 5})
+		_, err := s.settle(t.Context(), nil, first, gocql.UUID{7}, musiccore.SessionID{})
+		require.Error(t, err)
+		sent := n.tablesAsked()
+		require.Len(t, sent, 1)
+		second := of(storedTable{text: first.Settings.String(), closed: musiccore.Stamp(binary.BigEndian.Uint64(sent[0].set["closed"]))})
+		second.counted.Store(endless())
+		_, err = s.settle(t.Context(), first, second, gocql.UUID{7}, musiccore.SessionID{})
+		require.NoError(t, err)
+
+		read := core.Lock(now, musiccore.OpID(i+1), musiccore.Key{Table: second.ID, PK: "a"}, musiccore.Request{}).Commands
+		require.Len(t, read, 1)
+		row := musiccore.Row{Guard: 1, Head: 2, Epoch: second.stored.closed - 1, Queue: []musiccore.Block{{First: 1, N: 1, Session: musiccore.SessionID{9}}}}
+		lwt := core.Reply(now, read[0].ID, musiccore.Result{Status: musiccore.StatusDone, Row: &row}).Commands
+		require.Len(t, lwt, 1)
+		assert.True(t, lwt[0].Action.(musiccore.Apply).Swap.Set.Row.Dirty, "case %d: the row is older than closed", i)
+	}
 }

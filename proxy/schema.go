@@ -357,13 +357,18 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 	if t.ignored != "" && (before == nil || before.ignored != t.ignored) {
 		s.log.Warn().Stringer("table", t).Msg(t.ignored)
 	}
-	if t.Refused != "" {
-		s.publish(t, t.Refused)
-		return nil, nil
+	if t.Refused == "" || t.shown() != t.Settings { // what cannot be locked opens to plain writes like any other
+		if late, err = s.barrier(ctx, t, version); err != nil || len(late) > 0 {
+			return late, err
+		}
 	}
-	late, err = s.barrier(ctx, t, version)
-	if err != nil || len(late) > 0 {
-		return late, err
+	raised := before == nil || before.Closed != t.Closed
+	if raised && t.Closed != 0 { // at once, since the next reading finds no difference
+		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, t.ID, t.Closed) })
+	}
+	if t.Refused != "" {
+		s.publish(t, "")
+		return nil, nil
 	}
 	if !t.Made {
 		if late, err = s.makeCompanion(ctx, t, version); err != nil || len(late) > 0 {
@@ -376,11 +381,8 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
 		return c.Strict(now, t.ID, t.Settings.Strict, self)
 	})
-	if before == nil || before.Closed != t.Closed {
-		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Closed(now, t.ID, t.Closed) })
-		if s.known.Load() != nil { // at start tellAtStart logs all tables in one line
-			s.log.Info().Stringer("table", t).Stringer("settings", t.Settings).Strs("warnings", s.warnings(ctx, t.keyspace)).Msg("table is critical")
-		}
+	if raised && s.known.Load() != nil { // at start tellAtStart logs all tables in one line
+		s.log.Info().Stringer("table", t).Stringer("settings", t.Settings).Strs("warnings", s.warnings(ctx, t.keyspace)).Msg("table is critical")
 	}
 	s.publish(t, "")
 	return nil, nil
