@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/google/uuid"
 
 	"music/frontend/catalog"
 	"music/musiccore"
@@ -70,25 +72,16 @@ func (t *dataTable) closing(now musiccore.Now, lived bool) musiccore.Stamp {
 	return musiccore.Closing(now, t.stored.closed)
 }
 
-// lived reports whether a table without lock rows may have had some since closed was raised: then a
-// generation of its name began after that. The one of an older table of its name began before. Both
-// times are of Cassandra's clocks. It returns errChanged if another proxy has made the lock table
-// meanwhile.
+// lived reports whether a table without lock rows may have had some: then a generation of its name
+// began after its CREATE. The one of an older table of its name began before. It returns errChanged if
+// another proxy has made the lock table meanwhile.
 func (s *schema) lived(ctx context.Context, t *dataTable) (bool, error) {
 	if t.Made || t.stored.closed == 0 {
 		return false, nil
 	}
 	_, began, err := s.lastCounted(ctx, t)
-	if err != nil || began == 0 {
+	if err != nil || began == 0 || began <= t.created()-2*musiccore.ClockGap.Microseconds() {
 		return false, err
-	}
-	var raised int64
-	err = s.session.Query("SELECT WRITETIME(closed) FROM music.tables WHERE id = ?", gocql.UUID(t.ID)).Consistency(gocql.Quorum).ScanContext(ctx, &raised)
-	if err != nil {
-		return false, fmt.Errorf("read when closed of %s was raised: %w", t, err)
-	}
-	if began <= raised-2*musiccore.ClockGap.Microseconds() {
-		return false, nil
 	}
 	switch err = s.readCompanionID(ctx, t); {
 	case err == nil:
@@ -97,6 +90,17 @@ func (s *schema) lived(ctx context.Context, t *dataTable) (bool, error) {
 		return true, nil
 	}
 	return false, err
+}
+
+// created returns when a node carried out the CREATE of the table, in microseconds, which its id tells
+// unless somebody has chosen that: then it is 0.
+func (t *dataTable) created() int64 {
+	id := uuid.UUID(t.ID)
+	if id.Version() != 1 {
+		return 0
+	}
+	sec, nsec := id.Time().UnixTime()
+	return time.Unix(sec, nsec).UnixMicro()
 }
 
 // raise stores a new closed with the settings, where both are still those that were read. It returns

@@ -255,7 +255,7 @@ func markers(text string) (all []*message.ColumnMetadata) {
 // typeOf is the type of a column of whatever table the proxy asks for.
 func typeOf(column string) datatype.DataType {
 	switch column {
-	case "guard", "base", "head", "beat", "closed", "first", "last", "lease", "writetime(comment)", "writetime(type)", "writetime(companion)", "writetime(closed)":
+	case "guard", "base", "head", "beat", "closed", "first", "last", "lease", "writetime(comment)", "writetime(type)", "writetime(companion)":
 		return datatype.Bigint
 	case "dirty", "[applied]", "durable_writes":
 		return datatype.Boolean

@@ -18,8 +18,8 @@ import (
 	"music/musiccore"
 )
 
-// closedRaised is when closed was raised last, in microseconds.
-const closedRaised = 1 << 40
+// tableMade is when the table was created whose lock rows may be gone, in microseconds.
+const tableMade = 1 << 50
 
 // closingBefore is the schema of a proxy before a node that is played; stored says what an LWT on
 // music.tables is answered.
@@ -30,8 +30,6 @@ func closingBefore(t *testing.T, stored message.Message) (*cqlNode, *schema) {
 	other := clusterClock(time.Now, nil)
 	n := startCQLNode(t, func(a asked) message.Message {
 		switch {
-		case strings.Contains(a.text, "WRITETIME(closed)"):
-			return rowOf("writetime(closed)", bigint(closedRaised))
 		case strings.Contains(a.text, "music.tables"):
 			return stored
 		case strings.Contains(a.text, "music.generations"):
@@ -88,24 +86,27 @@ func TestClosedIsRaisedByOneLWT(t *testing.T) {
 	assert.ErrorIs(t, s.raise(t.Context(), &dataTable{Critical: catalog.Critical{ID: [16]byte{5}}}, "old"), errRaced)
 }
 
-// A table whose lock table is gone had lock rows if a generation of its name may have begun after
-// closed was raised, by clocks that may differ. That of an older table of its name had begun long
-// before, and where none has begun closed was raised for the first. If the lock table is there by now
-// the schema is read again.
+// A table whose lock table is gone had lock rows if a generation of its name may have begun after its
+// CREATE, by clocks that may differ, however often closed was raised since. That of an older table of its
+// name had begun long before. If the lock table is there by now the schema is read again.
 func TestATableThatHadLockRows(t *testing.T) {
 	gap := musiccore.ClockGap.Microseconds()
+	made, chosen := gocql.UUIDFromTime(time.UnixMicro(tableMade)), gocql.UUID(tableID("chosen by hand"))
 	for name, c := range map[string]struct {
+		id     gocql.UUID
 		made   bool
 		closed musiccore.Stamp
 		counts message.Message
 		want   bool
 	}{
-		"never closed":                        {false, 0, nil, false},
-		"it has them":                         {true, 5, nil, false},
-		"no generation yet":                   {false, 5, noRow("companion", "writetime(companion)"), false},
-		"a generation since":                  {false, 5, generationSince(closedRaised + 1), true},
-		"a generation since, by slower clock": {false, 5, generationSince(closedRaised - 2*gap + 1), true},
-		"one of an older table":               {false, 5, generationSince(closedRaised - 2*gap), false},
+		"never closed":                        {made, false, 0, nil, false},
+		"it has them":                         {made, true, 5, nil, false},
+		"no generation yet":                   {made, false, 5, noRow("companion", "writetime(companion)"), false},
+		"a generation since":                  {made, false, 5, generationSince(tableMade + 1), true},
+		"closed was raised long after that":   {made, false, tableMade + 3600_000_000, generationSince(tableMade + 1), true},
+		"a generation since, by slower clock": {made, false, 5, generationSince(tableMade - 2*gap + 1), true},
+		"one of an older table":               {made, false, 5, generationSince(tableMade - 2*gap), false},
+		"nobody knows when it was made":       {chosen, false, 5, generationSince(1), true},
 	} {
 		n, s := closingBefore(t, applied(true))
 		says := func(companion message.Message) {
@@ -116,18 +117,19 @@ func TestATableThatHadLockRows(t *testing.T) {
 				case strings.Contains(a.text, "system_schema.tables"):
 					return companion
 				}
-				return rowOf("writetime(closed)", bigint(closedRaised))
+				return applied(true)
 			})
 		}
+		table := &dataTable{keyspace: "bank", name: "t", stored: storedTable{closed: c.closed}, Critical: catalog.Critical{ID: c.id, Made: c.made}}
 		says(noRow("id"))
-		lived, err := s.lived(t.Context(), &dataTable{keyspace: "bank", name: "t", stored: storedTable{closed: c.closed}, Critical: catalog.Critical{Made: c.made}})
+		lived, err := s.lived(t.Context(), table)
 		require.NoError(t, err, name)
 		assert.Equal(t, c.want, lived, name)
 		for _, a := range n.take() {
 			assert.True(t, a.level == primitive.ConsistencyLevelQuorum || strings.Contains(a.text, "system_schema"), a.text)
 		}
 		says(rowOf("id", make([]byte, 16)))
-		lived, err = s.lived(t.Context(), &dataTable{keyspace: "bank", name: "t", stored: storedTable{closed: c.closed}, Critical: catalog.Critical{Made: c.made}})
+		lived, err = s.lived(t.Context(), table)
 		assert.False(t, lived, name)
 		assert.Equal(t, c.want, readAgain(err), name)
 	}
