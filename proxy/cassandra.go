@@ -16,6 +16,7 @@ import (
 const (
 	serviceTimeout = 12 * time.Second // longer than Cassandra's own timeouts, so that Cassandra answers first
 	connectPause   = time.Second      // between two attempts to reach the cluster at start
+	spreadLimit    = time.Second      // for the nodes to hear of a change that a session makes; one that is down does not
 )
 
 // openService opens the proxy's own driver session, which is used for everything but clients'
@@ -90,6 +91,7 @@ func serviceCluster(c config.Cassandra, nodes *nodeDialer) *gocql.ClusterConfig 
 	cluster.Consistency = gocql.Quorum
 	cluster.SerialConsistency = gocql.Serial
 	cluster.Timeout = serviceTimeout
+	cluster.MaxWaitSchemaAgreement = spreadLimit
 	cluster.ConnectTimeout = c.ConnectTimeout
 	cluster.HostDialer = nodes
 	cluster.RetryPolicy = nil

@@ -46,10 +46,23 @@ func (s *schema) catchUp() {
 	before := s.readings.begun.Load()
 	select {
 	case s.readings.turn <- struct{}{}:
-		defer func() { <-s.readings.turn }()
 	case <-ctx.Done():
 		return
 	}
+	ended := make(chan struct{})
+	go func() { // it may wait for a reading that takes longer
+		defer close(ended)
+		defer func() { <-s.readings.turn }()
+		s.readSince(ctx, before)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// readSince reads the schema unless a reading has been published that began after so many.
+func (s *schema) readSince(ctx context.Context, before uint64) {
 	if s.readings.ended.Load() > before || !pause(ctx, time.Until(s.readings.last.Add(catchUpEvery))) {
 		return
 	}

@@ -43,6 +43,9 @@ func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) (
 	return err
 }
 
+// agreementLimit is how long the nodes may take to agree on the schema when a proxy starts.
+const agreementLimit = time.Minute
+
 // makeKeyspace creates what is missing; each statement may be repeated. It sends no statement for
 // what exists, since that would need permissions that a proxy needs only once.
 func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) error {
@@ -151,10 +154,17 @@ func changeSchema(ctx context.Context, s *gocql.Session, statements ...string) e
 			return fmt.Errorf("create keyspace music: %w", err)
 		}
 	}
-	if err := s.AwaitSchemaAgreement(ctx); err != nil {
-		return fmt.Errorf("create keyspace music: %w", err)
+	ctx, cancel := context.WithTimeout(ctx, agreementLimit)
+	defer cancel()
+	for {
+		err := s.AwaitSchemaAgreement(ctx)
+		if err == nil {
+			return nil
+		}
+		if !pause(ctx, laggardPoll) {
+			return fmt.Errorf("create keyspace music: %w", err)
+		}
 	}
-	return nil
 }
 
 // hasty is a table option: a read of one row asks one replica more than it needs, so that it need
