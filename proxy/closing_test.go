@@ -179,6 +179,10 @@ func TestColumnsArePublishedBeforeTheyAreFollowed(t *testing.T) {
 	assert.Equal(t, before.Closed, shown.Closed)
 	assert.NotZero(t, shown.MaxLease)
 
+	version := s.tables.Version()
+	s.take(t.Context(), map[[16]byte]*dataTable{now.ID: now}, []*dataTable{of("k", "added")})
+	assert.Equal(t, version, s.tables.Version(), "nothing has changed: nobody who waits is woken")
+
 	waiting := of("k", "added", "another")
 	s.publish(now, "it waits")
 	s.take(t.Context(), map[[16]byte]*dataTable{now.ID: now}, []*dataTable{waiting})

@@ -311,9 +311,11 @@ func (s *schema) tellCores(self musiccore.SessionID) {
 func (s *schema) show(t *dataTable, refused string) {
 	critical := s.tables.Of(t.keyspace, t.name).Critical()
 	if critical != nil && critical.ID == t.ID && critical.Settings == t.Settings && t.Made {
-		c := t.Critical
-		c.Closed, c.MaxLease, c.Refused, c.Passing = critical.Closed, critical.MaxLease, critical.Refused, critical.Passing
-		s.tables.Set(t.keyspace, t.name, &c)
+		if !t.SameColumns(critical) {
+			c := t.Critical
+			c.Closed, c.MaxLease, c.Refused, c.Passing = critical.Closed, critical.MaxLease, critical.Refused, critical.Passing
+			s.tables.Set(t.keyspace, t.name, &c)
+		}
 		return
 	}
 	shown := t.shown()

@@ -4,6 +4,7 @@ package catalog
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,6 +76,11 @@ func (c *Critical) ClusteringColumns() []Column {
 		all = append(all, Column{Name: name, Type: c.Columns[name].Type, Clustering: true})
 	}
 	return all
+}
+
+// SameColumns reports whether statements are read by the same columns in both states.
+func (c *Critical) SameColumns(other *Critical) bool {
+	return slices.Equal(c.Key, other.Key) && slices.Equal(c.Primary, other.Primary) && maps.Equal(c.Columns, other.Columns)
 }
 
 // CompanionPrefix begins the name of every table of lock rows (docs/design.md 4).
