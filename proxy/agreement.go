@@ -105,10 +105,10 @@ func (t *dataTable) shown() catalog.Settings {
 	settings := t.Settings
 	ready := t.Made || t.stored.text != "" && t.stored.text != plainSettings // here, or where the node has missed it
 	switch {
-	case !ready || settings.Unlocked != catalog.Allow:
+	case settings.Unlocked != catalog.Allow:
 	case t.stored.err != nil:
 		settings.Unlocked = catalog.Reject
-	default:
+	case ready:
 		settings.Unlocked = t.stored.unlocked
 	}
 	return settings

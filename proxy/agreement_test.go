@@ -155,6 +155,7 @@ func TestAllowWaitsForMusicTables(t *testing.T) {
 		"reject is stored": {true, storedTable{text: "unlocked=reject, key=partition"}, catalog.Reject},
 		"auto is stored":   {true, storedTable{text: "unlocked=auto, key=partition"}, catalog.Auto},
 		"not readable":     {true, storedTable{err: errors.New("no quorum")}, catalog.Reject},
+		"nor that":         {false, storedTable{err: errors.New("no quorum")}, catalog.Reject},
 		"no lock rows yet": {false, storedTable{}, catalog.Allow},
 		"nor before":       {false, storedTable{text: plainSettings}, catalog.Allow},
 		"none seen here":   {false, storedTable{text: "unlocked=reject, key=partition"}, catalog.Reject},
