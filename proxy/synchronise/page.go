@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
 
 // sizes bound one read and one write.
@@ -53,19 +55,40 @@ func (s resultPage) interval() interval {
 
 // first reads the whole partition if a page can hold it, else its beginning.
 func (p partition) first(ctx context.Context) (resultPage, error) {
-	page, err := p.page(ctx, clause{}, p.sizes.short, nil)
+	page, err := p.fewer(ctx, p.sizes.short, nil)
 	rows := p.sizes.rows(len(page.rows), page.bytes)
 	if err != nil || !page.more || rows <= len(page.rows) {
 		return page, err
 	}
-	return p.page(ctx, clause{}, rows, nil)
+	whole, err := p.page(ctx, clause{}, rows, nil)
+	if isTooMuch(err) {
+		return page, nil
+	}
+	return whole, err
 }
 
 // next reads the page after before.
 func (p partition) next(ctx context.Context, before resultPage) (resultPage, error) {
-	page, err := p.page(ctx, clause{}, p.sizes.rows(len(before.rows), before.bytes), before.state)
+	page, err := p.fewer(ctx, p.sizes.rows(len(before.rows), before.bytes), before.state)
 	page.after = before.last()
 	return page, err
+}
+
+// fewer reads at most so many rows from the paging state on, or fewer where that is too much at once:
+// rows may be much longer than those of the page before.
+func (p partition) fewer(ctx context.Context, rows int, state []byte) (page resultPage, err error) {
+	for ; ; rows = max(1, rows/64) {
+		if page, err = p.page(ctx, clause{}, rows, state); rows == 1 || !isTooMuch(err) {
+			return page, err
+		}
+	}
+}
+
+// isTooMuch reports whether a read may have failed because of the size of its page.
+func isTooMuch(err error) bool {
+	var slow *gocql.RequestErrReadTimeout
+	var failed *gocql.RequestErrReadFailure
+	return errors.As(err, &slow) || errors.As(err, &failed) || errors.Is(err, gocql.ErrTimeoutNoResponse) || errors.Is(err, gocql.ErrFrameTooBig)
 }
 
 // learnMarkers finds the rows' markers that the rule would have to guess, by a second read at
