@@ -84,7 +84,7 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 // dataOf returns the cluster and the target for synchronising a key.
 func (x *executor) dataOf(t *dataTable, pk string) (synchronise.Cluster, synchronise.Target) {
 	where := x.scope(t)
-	return synchronise.Cluster{Session: where.session, Quorum: where.quorum, Known: &x.known},
+	return synchronise.Cluster{Session: where.session, Ring: x.session, Quorum: where.quorum, Known: &x.known},
 		synchronise.Target{Keyspace: t.keyspace, Table: t.name, PK: pk, Row: t.Settings.Row}
 }
 

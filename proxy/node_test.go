@@ -40,8 +40,10 @@ func (a asked) verb() string { return strings.SplitN(a.text, " ", 2)[0] }
 // connected to.
 type cqlNode struct {
 	session *gocql.Session
+	address string
 
 	mu       sync.Mutex
+	peers    message.Message // what the driver is told of others; nil = there are none
 	prepared map[string]string
 	all      []asked
 	answer   func(asked) message.Message // nil: the connection ends
@@ -64,21 +66,31 @@ func startCQLNode(t *testing.T, answer func(asked) message.Message) *cqlNode {
 			serving.Go(func() { n.serve(conn) })
 		}
 	})
-	cluster := gocql.NewCluster(ln.Addr().String())
+	t.Cleanup(func() {
+		_ = ln.Close()
+		serving.Wait()
+	})
+	n.address = ln.Addr().String()
+	n.session = n.connect(t)
+	return n
+}
+
+// connect opens a session with the node, and with those that it tells of. It is closed before the node ends.
+func (n *cqlNode) connect(t *testing.T) *gocql.Session {
+	t.Helper()
+	cluster := gocql.NewCluster(n.address)
 	cluster.ProtoVersion, cluster.DisableSkipMetadata, cluster.NumConns = 4, true, 1
-	cluster.DisableInitialHostLookup = true
+	n.mu.Lock()
+	cluster.DisableInitialHostLookup = n.peers == nil
+	n.mu.Unlock()
 	cluster.Events.DisableNodeStatusEvents, cluster.Events.DisableTopologyEvents, cluster.Events.DisableSchemaEvents = true, true, true
 	cluster.Metadata.CacheMode = gocql.Disabled
 	cluster.RetryPolicy, cluster.Timeout = nil, 5*time.Second
 	cluster.Logger = gocql.NewLogger(gocql.LogLevelNone)
-	n.session, err = cluster.CreateSession()
+	session, err := cluster.CreateSession()
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		n.session.Close()
-		_ = ln.Close()
-		serving.Wait()
-	})
-	return n
+	t.Cleanup(session.Close)
+	return session
 }
 
 // take returns what has been asked since the last time.
@@ -148,6 +160,11 @@ func (n *cqlNode) statement(a asked) message.Message {
 	host := gocql.UUID{7}
 	switch {
 	case strings.HasPrefix(a.text, "SELECT * FROM system.peers"):
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.peers != nil {
+			return n.peers
+		}
 		return noRow("host_id")
 	case strings.HasPrefix(a.text, "SELECT * FROM system."):
 		return rowOf("host_id", host[:], "rpc_address", []byte{127, 0, 0, 1}, "data_center", []byte("dc1"), "rack", []byte("r1"), "release_version", []byte("5.0.8"))
@@ -269,11 +286,13 @@ func typeOf(column string) datatype.DataType {
 		return datatype.Boolean
 	case "owner", "session", "schema_version", "id", "host_id", "companion", "chosen":
 		return datatype.Uuid
-	case "rpc_address":
+	case "rpc_address", "peer", "native_address":
 		return datatype.Inet
+	case "tokens":
+		return datatype.NewSet(datatype.Varchar)
 	case "now", "dropped_time":
 		return datatype.Timestamp
-	case "position", "gc_grace_seconds", "default_time_to_live", "version":
+	case "position", "gc_grace_seconds", "default_time_to_live", "version", "peer_port", "native_port":
 		return datatype.Int
 	case "compaction":
 		return datatype.NewMap(datatype.Varchar, datatype.Varchar)

@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -67,4 +69,31 @@ func TestAPartitionOfUnevenRowsIsSynchronised(t *testing.T) {
 		}
 		require.Len(t, written, 4, "a DELETE and an INSERT of each page")
 	}
+}
+
+// A node that is down keeps its version of the schema, and nobody waits for it: nor does the one data centre
+// that decides about a table with scope=local, whose session does not know the nodes of the others.
+func TestANodeThatIsDownInAnotherCentreHoldsUpNoKey(t *testing.T) {
+	n := startCQLNode(t, unevenPartition(1))
+	id, there := gocql.UUID{8}, []byte{127, 0, 0, 2}
+	n.mu.Lock()
+	n.peers = rowOf("host_id", id[:], "peer", there, "peer_port", bigint(1)[4:], "native_address", there, "native_port", bigint(1)[4:], "data_center", []byte("dc2"), "rack", []byte("r1"),
+		"release_version", []byte("5.0.8"), "tokens", []byte("\x00\x00\x00\x01\x00\x00\x00\x010"))
+	n.mu.Unlock()
+	whole := n.connect(t)
+	isDown := func(h *gocql.HostInfo) bool { return h.HostID() == id.String() && !h.IsUp() }
+	require.Eventually(t, func() bool { return slices.ContainsFunc(whole.GetHosts(), isDown) }, 20*time.Second, time.Millisecond)
+	n.says(func(a asked) message.Message {
+		if strings.Contains(a.text, "system.peers_v2") {
+			return rowOf("host_id", id[:], "schema_version", []byte("the one of then "))
+		}
+		return unevenPartition(1)(a)
+	})
+	table := &dataTable{keyspace: "bank", name: "t", centreSession: n.session, Critical: catalog.Critical{ID: [16]byte{1}, Settings: catalog.Settings{Local: true}}}
+	tables := newCriticalTables()
+	tables.set(map[[16]byte]*dataTable{table.ID: table})
+	x := &executor{session: whole, tables: tables}
+	r := x.do(t.Context(), musiccore.Command{Key: musiccore.Key{Table: table.ID, PK: string(bigint(9)[4:])}, Action: musiccore.Synch{Fence: 100}})
+	require.NoError(t, r.Cause)
+	assert.Equal(t, musiccore.StatusDone, r.Status)
 }

@@ -1,6 +1,7 @@
 package synchronise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,8 +43,8 @@ type schemaView struct {
 // agreedView blocks until a node sees that all nodes agree on the schema, and returns that schema;
 // or errNotAgreed. Without agreement a column that the node does not know yet would not be read,
 // and yet be deleted (docs/protocol.md 6, C11).
-func agreedView(ctx context.Context, s *gocql.Session) (schemaView, error) {
-	return awaitView(ctx, func(ctx context.Context) (schemaView, dissent, error) { return askView(ctx, s) })
+func agreedView(ctx context.Context, in Cluster) (schemaView, error) {
+	return awaitView(ctx, func(ctx context.Context) (schemaView, dissent, error) { return askView(ctx, in) })
 }
 
 // awaitView calls ask until the nodes agree, it returns an error, or agreementLimit is over.
@@ -69,7 +70,8 @@ func awaitView(ctx context.Context, ask func(context.Context) (schemaView, disse
 }
 
 // askView asks one node for its schema version and those of its peers.
-func askView(ctx context.Context, s *gocql.Session) (view schemaView, others dissent, err error) {
+func askView(ctx context.Context, in Cluster) (view schemaView, others dissent, err error) {
+	s := in.Session
 	var clock int64
 	iter := localQuery(s, "", "SELECT schema_version, toUnixTimestamp(now()) FROM system.local WHERE key = 'local'").IterContext(ctx)
 	if host := iter.Host(); host != nil {
@@ -82,7 +84,7 @@ func askView(ctx context.Context, s *gocql.Session) (view schemaView, others dis
 	if view.now, err = pastOf(time.UnixMilli(clock), time.Now()); err != nil {
 		return view, allAgree, err
 	}
-	hosts := s.GetHosts()
+	hosts := cmp.Or(in.Ring, s).GetHosts()
 	iter = localQuery(s, view.host, "SELECT host_id, schema_version FROM system.peers_v2").IterContext(ctx)
 	var id, version gocql.UUID
 	for ; iter.Scan(&id, &version); id, version = (gocql.UUID{}), (gocql.UUID{}) {

@@ -24,6 +24,7 @@ var (
 // the protocol or higher, and must not retry.
 type Cluster struct {
 	Session *gocql.Session
+	Ring    *gocql.Session    // knows all nodes, where Session has those of one data centre only; nil = Session
 	Quorum  gocql.Consistency // QUORUM, or LOCAL_QUORUM for a table with scope=local
 	Known   *Descriptions     // a cache for the cluster's tables; nil = none
 }
@@ -65,7 +66,7 @@ func Run(ctx context.Context, in Cluster, k Target, a musiccore.Synch) musiccore
 // newPartition reads the schema for an attempt.
 func newPartition(ctx context.Context, in Cluster, k Target) (partition, error) {
 	p := partition{Cluster: in, sizes: usualSizes()}
-	view, err := agreedView(ctx, in.Session)
+	view, err := agreedView(ctx, in)
 	if err != nil {
 		return p, err
 	}
