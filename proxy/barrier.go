@@ -47,7 +47,7 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	if s.behind() {
 		return []string{thisOne}, nil
 	}
-	if known.text != "" && known.text != plainSettings && !s.agreed(ctx, version) {
+	if known.text != "" && known.text != plainSettings && known.text != t.Settings.String() && !s.agreed(ctx, version) {
 		return []string{disagreeing}, nil // the settings may be older ones, from a node that is behind
 	}
 	if late, err = s.heartbeat.lagging(ctx, s.applied, t.named); err != nil || len(late) > 0 {
