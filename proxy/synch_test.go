@@ -97,3 +97,24 @@ func TestANodeThatIsDownInAnotherCentreHoldsUpNoKey(t *testing.T) {
 	require.NoError(t, r.Cause)
 	assert.Equal(t, musiccore.StatusDone, r.Status)
 }
+
+// A node may be behind, and not know it: the nodes of which it has not heard seem to agree. What it would not
+// read, and delete, is a column that this proxy has followed, under which writes were acknowledged.
+func TestNothingIsDeletedThatANodeBehindDoesNotKnow(t *testing.T) {
+	n := startCQLNode(t, unevenPartition(100))
+	columns := map[string]catalog.Column{"k": {Name: "k"}, "c": {Name: "c"}, "v": {Name: "v"}}
+	table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{1}, Columns: columns}}
+	tables := newCriticalTables()
+	tables.set(map[[16]byte]*dataTable{table.ID: table})
+	x := &executor{session: n.session, tables: tables}
+	synch := musiccore.Command{Key: musiccore.Key{Table: table.ID, PK: string(bigint(9)[4:])}, Action: musiccore.Synch{Fence: 100}}
+	require.Equal(t, musiccore.StatusDone, x.do(t.Context(), synch).Status)
+	n.take()
+	columns["added"] = catalog.Column{Name: "added"}
+	assert.Equal(t, musiccore.StatusUnknown, x.do(t.Context(), synch).Status, "it is tried again")
+	for _, a := range n.take() {
+		assert.Equal(t, "SELECT", a.verb(), a.text)
+	}
+	read := musiccore.Command{Key: synch.Key, Action: musiccore.ReadStamps{Closed: 5, Clk: 6}}
+	assert.Equal(t, musiccore.StatusUnknown, x.do(t.Context(), read).Status)
+}

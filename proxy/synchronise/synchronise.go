@@ -32,10 +32,14 @@ type Cluster struct {
 // Target names the key to synchronise: a partition of a data table or, with Row, one row. PK is the
 // routing key as on the wire: the bytes of its only column or, for each of several columns, a
 // length of 2 bytes, the bytes, and a 0. With Row the columns are those of the whole primary key.
+//
+// Followed are columns that the table is known to have. A node that does not know one of them is behind: it
+// would not be read, and yet be deleted, however much the nodes seem to agree.
 type Target struct {
 	Keyspace, Table string
 	PK              string
 	Row             bool
+	Followed        []string
 }
 
 // Run makes one attempt: it reads the key at QUORUM, or LOCAL_QUORUM, and writes it back, with a
@@ -74,6 +78,9 @@ func newPartition(ctx context.Context, in Cluster, k Target) (partition, error) 
 	described, err := view.tableDescription(ctx, in, k)
 	if err != nil {
 		return p, err
+	}
+	if missing := described.table.lacks(k.Followed); missing != "" {
+		return p, fmt.Errorf("%w: one does not know column %s of %s.%s", errNotAgreed, missing, k.Keyspace, k.Table)
 	}
 	p.sizes.largest = described.largest
 	if p.table, err = newTableLayout(described.table); err != nil {

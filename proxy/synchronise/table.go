@@ -65,6 +65,16 @@ type tableDescription struct {
 	masked         bool
 }
 
+// lacks returns one of the names that no column of the table has; "" if there is none.
+func (d tableDescription) lacks(names []string) string {
+	for _, name := range names {
+		if !slices.ContainsFunc(d.columns, func(c columnDescription) bool { return c.name == name }) {
+			return name
+		}
+	}
+	return ""
+}
+
 // newTableLayout returns the layout of a described table, or errNotSynchronisable.
 func newTableLayout(d tableDescription) (tableLayout, error) {
 	t := tableLayout{name: rewrite.Quote(d.keyspace) + "." + rewrite.Quote(d.name), forgotten: d.forgotten(), repaired: d.readRepair == "BLOCKING"}
