@@ -27,7 +27,7 @@ type term struct {
 	block       *localBlock // whose references it hands out; nil if the holder is in no retained block
 }
 
-// cleanness is what is known of writes that can still surface in a term (docs/protocol.md 2.3, 3.9).
+// cleanness is what is known of writes that can still surface in a term (docs/protocol.md 2.3, D; 3.9, Synch).
 type cleanness struct {
 	dirty     bool // D at entry, or by a later raise of closed
 	unfenced  bool // the row was Unfenced at entry, and nothing has ended that
