@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -181,4 +182,34 @@ func TestALockWaitsHereIfTheOtherProxyIsSilent(t *testing.T) {
 	require.NoError(t, answer.Err)
 	assert.Equal(t, musiccore.StateQueued, answer.Grant.State)
 	assert.NotZero(t, answer.Grant.Ref, "it has a reference of its own")
+}
+
+// What was lent by a session that has ended is not given back to the one that has taken its reference over, where it
+// would end an operation of the same numbers: a put could surface after a release that says that none can.
+func TestALoanIsNotGivenBackToASuccessor(t *testing.T) {
+	a, b := two(t)
+	c := startStation(t, a.cluster)
+	k := handingOut(t, a)
+	ref := b.held(k)
+	lent := b.begin(k, ref, musiccore.Put).Ticket
+	require.NotZero(t, lent.Loan)
+	require.Equal(t, musiccore.VerdictTell, b.verdict(lent, musiccore.OutcomeAcked))
+	for i, terms := 0, uint64(1); terms < lent.Term; i++ { // so that the next term there has the same number
+		if other := keyOf(strconv.Itoa(i)); c.of(other) == c.of(k) {
+			c.held(other)
+			terms++
+		}
+	}
+	require.Eventually(t, func() bool { return a.cluster.row(k).Owner == a.life.id() }, 20*time.Second, time.Millisecond, "it can be taken over")
+	a.ended()
+	a.stop()
+	var put musiccore.Ticket
+	for range lent.Number + 1 {
+		answer := c.begin(k, ref, musiccore.Put)
+		require.NoError(t, answer.Err)
+		put = answer.Ticket
+	}
+	require.Equal(t, [2]uint64{lent.Term, lent.Number}, [2]uint64{put.Term, put.Number})
+	require.Equal(t, musiccore.StateReleased, b.unlock(k, ref).Grant.State)
+	assert.Equal(t, musiccore.VerdictTell, c.verdict(put, musiccore.OutcomeAcked), "it was in flight until now")
 }

@@ -219,10 +219,11 @@ type Reference struct {
 	Ref musiccore.LockRef
 }
 
-// Unlock releases a reference. If back has a ticket, it is the loan that is given back before.
+// Unlock releases a reference. If back has a ticket, it is the loan that is given back before, if it is one of
+// that session: to another, which may have taken the reference over, its numbers are those of an operation of its own.
 func (p *Client) Unlock(ctx context.Context, r Reference, by musiccore.Client, back musiccore.Return) (musiccore.Answer, error) {
 	q := question{Key: toWire(r.Key), Ref: r.Ref, By: by}
-	if back.Ticket.OK() {
+	if back.Ticket.OK() && back.Ticket.Lender == r.At {
 		q.Ticket, q.Outcome = &wireTicket{Ticket: back.Ticket}, back.Outcome
 	}
 	told, err := p.ask(ctx, r.At, pathUnlock, q, p.channel.Wait+networkTime)

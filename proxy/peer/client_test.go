@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/config"
 	"music/musiccore"
 )
 
@@ -74,6 +75,18 @@ func TestATicketGoesBackWithoutAnyWait(t *testing.T) {
 	lent.Lender = a.id
 	assert.Equal(t, musiccore.VerdictTell, b.client.End(t.Context(), lent, musiccore.OutcomeAcked))
 	assert.Equal(t, []string{ended(musiccore.OutcomeAcked)}, a.core.take())
+}
+
+// A loan goes back to its lender alone, wherever its reference goes on: at another proxy its numbers are those of
+// an operation in flight there.
+func TestALoanDoesNotGoToAnotherProxy(t *testing.T) {
+	c := newCluster(t)
+	a, b, other := c.start(config.Peers{}), c.start(config.Peers{}), c.start(config.Peers{})
+	lent := ticket()
+	lent.Lender = a.id
+	_, err := b.client.Unlock(t.Context(), Reference{other.id, testKey("x"), 2}, musiccore.Client{Role: "anna"}, musiccore.Return{Ticket: lent, Outcome: musiccore.OutcomeAcked})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"unlock 2 by anna"}, other.core.take())
 }
 
 // questionsOf returns how many questions with hints a client has had answered.
