@@ -40,6 +40,7 @@ func testKey(name string) musiccore.Key {
 // fakeCore carries out everything, and notes what it was asked.
 type fakeCore struct {
 	begin func(context.Context) // called by Begin before it answers; may be nil
+	lock  func(context.Context) // likewise for Lock, which then grants with a ticket
 
 	mu    sync.Mutex
 	asked []string
@@ -69,8 +70,12 @@ func (c *fakeCore) hints() []musiccore.Hint {
 }
 
 // Lock implements Sections.
-func (c *fakeCore) Lock(_ context.Context, _ musiccore.Key, q musiccore.Request, _ musiccore.SessionID) musiccore.Answer {
+func (c *fakeCore) Lock(ctx context.Context, _ musiccore.Key, q musiccore.Request, _ musiccore.SessionID) musiccore.Answer {
 	c.note("lock %d", q.Ref)
+	if c.lock != nil {
+		c.lock(ctx)
+		return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: 1, State: musiccore.StateHeld}, Ticket: ticket()}
+	}
 	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: q.Ref}}
 }
 

@@ -194,8 +194,9 @@ func (s *Server) reply(r *http.Request, body []byte, f func(context.Context, que
 	return http.StatusOK, told
 }
 
-// lock carries out LOCK … USING LOCK, or LOCK for a place in a block. If the sender of the latter no
-// longer waits and the token is its own, nobody can come for the reference, and it is released at once.
+// lock carries out LOCK … USING LOCK, or LOCK for a place in a block. If the sender no longer waits, the loan that
+// comes with the grant has not been used and is ended at once. If moreover the sender has asked for a place with a
+// token of its own, nobody can come for the reference, and it is released.
 func (s *Server) lock(ctx context.Context, q question) reply {
 	if q.Lock == nil || q.Ref < 1 && q.Lock.Place != musiccore.PlaceBlock {
 		return replyTo(musiccore.Answer{Err: musiccore.ErrNotHeld})
@@ -205,9 +206,13 @@ func (s *Server) lock(ctx context.Context, q question) reply {
 	}
 	q.Lock.Ref = q.Ref
 	a := s.sections.Lock(ctx, q.Key.key(), *q.Lock, q.lendTo())
-	if q.OwnToken && q.Ref == 0 && ctx.Err() != nil && a.Grant.Ref != 0 {
+	switch {
+	case ctx.Err() == nil:
+	case q.OwnToken && q.Ref == 0 && a.Grant.Ref != 0:
 		unused := musiccore.Return{Ticket: a.Ticket, Outcome: musiccore.OutcomeRefused}
 		s.sections.Unlock(context.WithoutCancel(ctx), q.Key.key(), a.Grant.Ref, q.Lock.By, unused)
+	case a.Ticket.OK():
+		s.sections.End(a.Ticket, musiccore.OutcomeRefused)
 	}
 	return replyTo(a)
 }

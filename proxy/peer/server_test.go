@@ -93,6 +93,40 @@ func TestTicketLentToNobodyIsEnded(t *testing.T) {
 	assert.Equal(t, []string{"begin 1"}, a.core.take(), "the ticket of a client that waits is not ended")
 }
 
+// A loan that comes with a grant which nobody waits for any more is ended, too: until it was over the line stood, and
+// the references of its run were lost. The lock is released as well if its client cannot come back for it.
+func TestGrantToNobodyLendsNothing(t *testing.T) {
+	a, b := two(t)
+	for name, lock := range map[string]struct {
+		musiccore.Request
+		Asker
+		want string
+	}{
+		"of a reference": {musiccore.Request{Ref: 1}, Asker{}, ended(musiccore.OutcomeRefused)},
+		"with a token":   {musiccore.Request{Place: musiccore.PlaceBlock}, Asker{}, ended(musiccore.OutcomeRefused)},
+		"with none":      {musiccore.Request{Place: musiccore.PlaceBlock}, Asker{OwnToken: true}, fmt.Sprintf("unlock 1 by , 3 comes back as %d, lent by 00", musiccore.OutcomeRefused)},
+	} {
+		asked := make(chan struct{})
+		a.core.lock = func(ctx context.Context) {
+			close(asked)
+			<-ctx.Done()
+		}
+		ctx, hangUp := context.WithCancel(t.Context())
+		waited := make(chan error, 1)
+		go func() {
+			_, err := b.client.Lock(ctx, a.id, testKey("x"), lock.Request, lock.Asker)
+			waited <- err
+		}()
+		<-asked
+		hangUp()
+		require.ErrorIs(t, <-waited, ErrAway)
+		want := []string{fmt.Sprintf("lock %d", lock.Ref), lock.want}
+		var got []string
+		require.Eventually(t, func() bool { got = append(got, a.core.take()...); return len(got) == len(want) }, 20*time.Second, time.Millisecond, name)
+		assert.Equal(t, want, got, name)
+	}
+}
+
 // A proxy that shuts down lends no more and takes no more waits, but takes back what it has lent.
 func TestDrainingServer(t *testing.T) {
 	a, b := two(t)
