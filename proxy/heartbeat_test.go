@@ -246,6 +246,27 @@ func TestSessionsThatCouldNotBeRead(t *testing.T) {
 	assert.Equal(t, map[musiccore.SessionID]string{musiccore.SessionID(one): "one", musiccore.SessionID(two): "two"}, living())
 }
 
+// A read that began before another one and ends after it says nothing that the other one knew better: a proxy that
+// has come meanwhile is waited for.
+func TestAnOldReadOfTheSessionsTakesNothingBack(t *testing.T) {
+	one, two := gocql.UUID{1}, gocql.UUID{2}
+	before := map[gocql.UUID]seenSession{one: {beat: 1, addr: "one"}}
+	now := map[gocql.UUID]seenSession{one: {beat: 2, addr: "one", schema: gocql.UUID{9}}, two: {beat: 1, addr: "two"}}
+	reading, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	s := watched(func([]gocql.UUID) (map[gocql.UUID]seenSession, error) {
+		close(reading)
+		<-goOn
+		return before, nil
+	})
+	go func() { ended <- s.look(t.Context()) }()
+	<-reading
+	s.read = func(context.Context, []gocql.UUID) (map[gocql.UUID]seenSession, error) { return now, nil }
+	require.NoError(t, s.look(t.Context()))
+	close(goOn)
+	require.NoError(t, <-ended)
+	assert.Equal(t, []string{"two"}, s.lagging(musiccore.SessionID{}, gocql.UUID{9}))
+}
+
 // The sessions are read at QUORUM, all or those that are asked for, and a read that breaks off is
 // none.
 func TestReadOfTheSessions(t *testing.T) {

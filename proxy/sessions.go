@@ -24,6 +24,7 @@ type seenSession struct {
 	since  musiccore.Now // this machine's clocks at the END of the first read that showed this beat
 	before musiccore.Now // … at the START of the last one
 	addr   string        // where it answers other proxies; empty = nowhere
+	asked  time.Duration // BOOTTIME at the start of the read that showed all of this
 }
 
 // sessions watches the beats of all proxies, to know which of them must follow a schema change. A
@@ -43,7 +44,8 @@ type sessions struct {
 func (s *sessions) look(ctx context.Context) error { return s.lookAt(ctx, nil) }
 
 // lookAt reads these sessions once; nil = all. Reading a few is more reliable just after a node has
-// died: for single rows another replica is asked, too.
+// died: for single rows another replica is asked, too. Several reads may be under way, of which one that began
+// before another takes nothing back of what that one showed.
 func (s *sessions) lookAt(ctx context.Context, ids []gocql.UUID) error {
 	start := instant()
 	found, err := s.read(ctx, ids)
@@ -54,14 +56,15 @@ func (s *sessions) lookAt(ctx context.Context, ids []gocql.UUID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, now := range found {
-		now.since, now.before = end, end
+		now.since, now.before, now.asked = end, end, start.Boot
 		if old, ok := s.seen[id]; ok && old.beat == now.beat {
 			now.since, now.before = old.since, start
 		}
 		found[id] = now
 	}
 	for id, old := range s.seen {
-		if _, again := found[id]; !again && ids != nil && !slices.Contains(ids, id) {
+		_, again := found[id]
+		if old.asked > start.Boot || !again && ids != nil && !slices.Contains(ids, id) {
 			found[id] = old
 		}
 	}
