@@ -213,3 +213,32 @@ func TestALoanIsNotGivenBackToASuccessor(t *testing.T) {
 	require.Equal(t, musiccore.StateReleased, b.unlock(k, ref).Grant.State)
 	assert.Equal(t, musiccore.VerdictTell, c.verdict(put, musiccore.OutcomeAcked), "it was in flight until now")
 }
+
+// However many LOCKs with references of another proxy wait there, they keep no other question out, and each is served in
+// its turn.
+func TestReferencesElsewhereKeepNobodyOut(t *testing.T) {
+	a, b := two(t, func(o *musiccore.Options) { o.QueuedLease = time.Hour })
+	k, other := keyOf("x"), keyOf("other")
+	before, ref := a.held(k), a.held(other)
+	const many = 1100
+	answers := make([]chan musiccore.Answer, many)
+	for i := range answers {
+		queued := a.lock(k, musiccore.Request{AtOnce: true})
+		require.Equal(t, before+1+musiccore.LockRef(i), queued.Grant.Ref)
+		answers[i] = make(chan musiccore.Answer, 1)
+		_, gone := b.Lock(k, musiccore.Request{Ref: queued.Grant.Ref, Wait: time.Minute}, func(a musiccore.Answer) { answers[i] <- a })
+		require.NotNil(t, gone)
+		require.Eventually(t, func() bool { // one by one, so that only their number counts
+			s := a.of(k)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.waiting)+int(b.questions("lock", "yes")) > i
+		}, 20*time.Second, time.Millisecond)
+	}
+	soon(t, "an operation", func() { b.put(other, ref) })
+	assert.Zero(t, b.failed("lock"))
+	for i := range turnsAsked + 3 {
+		require.NoError(t, a.unlock(k, before+musiccore.LockRef(i)).Err)
+		require.Equal(t, musiccore.StateHeld, (<-answers[i]).Grant.State)
+	}
+}

@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"music/musiccore"
 	"music/proxy/peer"
@@ -41,9 +43,51 @@ func (l *locks) borrow(ctx context.Context, at musiccore.SessionID, k musiccore.
 	return a, nil
 }
 
-// lockThere waits at another proxy for a reference that it has given; the answer may come with a loan,
-// which is taken.
+// turnPause is after how long another proxy hears again of a reference that does not wait there. It must not be silent
+// there for musiccore.Options.QueuedLease.
+const turnPause = 2 * time.Second
+
+// lockThere waits at another proxy for a reference that it has given. Where turnsAsked wait already it asks there how
+// the reference stands, now and then, until it can wait there, too.
 func (l *locks) lockThere(ctx context.Context, at musiccore.SessionID, k musiccore.Key, q musiccore.Request) (musiccore.Answer, error) {
+	if q.AtOnce || q.NoWait {
+		return l.askLock(ctx, at, k, q)
+	}
+	now := q
+	now.AtOnce, now.Wait = true, 0
+	limited, cancel := context.WithTimeout(ctx, cmp.Or(q.Wait, l.wait))
+	defer cancel()
+	for pause := time.Duration(0); !l.mayAsk(limited, pause); pause = turnPause {
+		if a, err := l.askLock(ctx, at, k, now); err != nil || a.Grant.State != musiccore.StateQueued || limited.Err() != nil {
+			return a, err
+		}
+	}
+	defer func() { <-l.turns }()
+	end, _ := limited.Deadline()
+	q.Wait = max(time.Until(end), time.Millisecond)
+	return l.askLock(ctx, at, k, q)
+}
+
+// mayAsk takes one of turns, which the caller gives back. It returns false if there is none in time.
+func (l *locks) mayAsk(ctx context.Context, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	select {
+	case l.turns <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case l.turns <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// askLock asks another proxy for LOCK with a reference that it has given; the answer may come with a loan, which
+// is taken.
+func (l *locks) askLock(ctx context.Context, at musiccore.SessionID, k musiccore.Key, q musiccore.Request) (musiccore.Answer, error) {
 	s := l.of(k)
 	sent, self := s.borrower(refKey{k, q.Ref})
 	a, err := l.peers.Lock(ctx, at, k, q, peer.Asker{Session: self})

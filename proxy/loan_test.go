@@ -131,7 +131,10 @@ func TestAnUnlockIsRepeated(t *testing.T) {
 }
 
 // failed returns how many questions of a kind were not answered.
-func (s *station) failed(asked string) float64 {
+func (s *station) failed(asked string) float64 { return s.questions(asked, "no") }
+
+// questions returns how many questions of a kind were answered, or were not.
+func (s *station) questions(asked, answered string) float64 {
 	s.t.Helper()
 	families, err := s.registry.Gather()
 	require.NoError(s.t, err)
@@ -141,7 +144,7 @@ func (s *station) failed(asked string) float64 {
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			if f.GetName() == "music_peer_requests_total" && labels["asked"] == asked && labels["answered"] == "no" {
+			if f.GetName() == "music_peer_requests_total" && labels["asked"] == asked && labels["answered"] == answered {
 				return m.GetCounter().GetValue()
 			}
 		}

@@ -29,14 +29,15 @@ type locks struct {
 	peers   *peer.Client
 	living  func(context.Context) (map[musiccore.SessionID]string, error) // returns the living sessions of other proxies, with their addresses
 	scope   func() (context.Context, context.CancelFunc)                  // returns the context of an operation at another proxy
-	places  chan struct{}                                                 // one for each LOCK that waits at another proxy
+	places  chan struct{}                                                 // holds a value for each LOCK for a new reference that waits at another proxy
+	turns   chan struct{}                                                 // … and for each with a reference of that one
 }
 
 // newLocks returns the locks of a session. Commands and operations at other proxies are cancelled
 // when ctx ends.
 func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options, d lockDeps) *locks {
 	l := &locks{
-		seed: maphash.MakeSeed(), metrics: d.metrics, tables: d.tables, peers: d.peers, living: d.living, wait: o.Wait, places: make(chan struct{}, placesAsked),
+		seed: maphash.MakeSeed(), metrics: d.metrics, tables: d.tables, peers: d.peers, living: d.living, wait: o.Wait, places: make(chan struct{}, placesAsked), turns: make(chan struct{}, turnsAsked),
 		scope: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 	}
 	failures := d.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: 10 * time.Second})

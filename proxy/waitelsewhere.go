@@ -12,9 +12,13 @@ import (
 	"music/proxy/peer"
 )
 
-// placesAsked is how many LOCKs of this proxy wait elsewhere at once. Each takes a connection, of which other
-// questions need some, too.
-const placesAsked = 128
+// placesAsked is how many LOCKs of this proxy wait elsewhere at once for a new reference, turnsAsked how many with one of
+// another proxy. Each takes a connection, of which other questions need some, too: a proxy has them for eight others
+// (peer.Listen).
+const (
+	placesAsked = 128
+	turnsAsked  = 896
+)
 
 // waitingLock is a LOCK for a new reference while it waits, here or at another proxy.
 type waitingLock struct {

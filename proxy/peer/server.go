@@ -26,7 +26,7 @@ import (
 // Bounds of the resources that another proxy, or a client that pretends to be one, can use.
 const (
 	maxQuestion  = 1 << 20                // bytes; a routing key has 64 KiB at most
-	maxTrusted   = 1024                   // open connections of proxies
+	maxTrusted   = 8192                   // open connections of proxies: 1024 of each of eight may wait for locks
 	maxUntrusted = 1024                   // open connections on which no accepted question has come yet
 	maxEach      = 256                    // … of one address: as many may a proxy open at once
 	readLimit    = 5 * time.Second        // for a question to arrive
