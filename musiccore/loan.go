@@ -213,9 +213,13 @@ func (l *loan) pass(now Now) bool {
 }
 
 // AddRemoteWait says that a LOCK with a token waits at another proxy. It is answered here if the lock is
-// passed on to it, unless another LOCK with the token came after it.
-func (c *Core) AddRemoteWait(op OpID, id Key, token [16]byte) {
+// passed on to it, unless another LOCK with the token came after it, and at shutdown.
+func (c *Core) AddRemoteWait(op OpID, id Key, token [16]byte) Effects {
 	c.far.elsewhere[lockToken{id, token}] = op
+	if c.draining {
+		c.turnAway()
+	}
+	return c.takeEffects()
 }
 
 // RemoveRemoteWait says that a LOCK no longer waits at another proxy.

@@ -170,7 +170,7 @@ func (p *proxy) placeThere(x *chance, k Key, q Request, to SessionID, then func(
 		q.Token = [16]byte{byte(p.s.tokens), byte(p.s.tokens >> 8), 1}
 	}
 	op := p.op(k, 0, func(a Answer) { then(to, a) })
-	p.core.AddRemoteWait(op, k, q.Token)
+	p.take(p.core.AddRemoteWait(op, k, q.Token))
 	p.far(x, to, func(y *proxy, answer func(Answer)) {
 		q.Via = p.core.Borrower(p.time())
 		op := y.op(k, 0, func(a Answer) {

@@ -165,6 +165,18 @@ func TestTheBorrowerDrains(t *testing.T) {
 	})
 }
 
+// A LOCK that is about to wait at the lender when the borrower's shutdown begins is answered, too.
+func TestTheBorrowerDrainsBefore(t *testing.T) {
+	a, b := two(t)
+	k := handingOut(t, a)
+	a.held(k)
+	answers := make(chan musiccore.Answer, 1)
+	w := b.newWaitingLock(k, musiccore.Request{Wait: time.Minute}, func(a musiccore.Answer) { answers <- a })
+	b.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Drain(now) })
+	go w.answered(musiccore.Answer{Err: &musiccore.ElsewhereError{Session: a.life.id()}})
+	soon(t, "the answer", func() { assert.ErrorIs(t, (<-answers).Err, musiccore.ErrDraining) })
+}
+
 // The lender's shutdown answers who waits there from elsewhere; who has no reference goes on waiting here.
 func TestTheLenderDrains(t *testing.T) {
 	a, b := two(t, func(o *musiccore.Options) { o.Wait = time.Minute })

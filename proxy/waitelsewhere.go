@@ -144,12 +144,12 @@ func (w *waitingLock) releaseThere(at musiccore.SessionID, r musiccore.LockRef) 
 }
 
 // addRemoteWait registers a LOCK with a token that waits at another proxy. If the lock is passed on to it
-// here, the answer is passed to done.
+// here, or this proxy shuts down, the answer is passed to done.
 func (s *shard) addRemoteWait(op musiccore.OpID, k musiccore.Key, token [16]byte, done func(musiccore.Answer)) musiccore.OpID {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	s.waiting[op] = done
-	s.core.AddRemoteWait(op, k, token)
+	s.carryOut(s.now(), s.core.AddRemoteWait(op, k, token))
 	return op
 }
 
