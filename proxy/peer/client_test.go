@@ -35,6 +35,16 @@ func TestReplyIsBounded(t *testing.T) {
 	assert.ErrorIs(t, err, ErrAway)
 }
 
+// A proxy whose locks do not fit into a reply lists those that do.
+func TestListOfLongKeys(t *testing.T) {
+	a, b := two(t)
+	a.core.long = 300
+	all, more, err := b.client.List(t.Context(), a.id, musiccore.Key{})
+	require.NoError(t, err)
+	assert.True(t, more)
+	assert.Greater(t, len(all), 100)
+}
+
 // Errors name no address, and say whether anything may have been carried out.
 func TestErrorsOfTheClient(t *testing.T) {
 	a, b := two(t)

@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -41,6 +43,7 @@ func testKey(name string) musiccore.Key {
 type fakeCore struct {
 	begin func(context.Context) // called by Begin before it answers; may be nil
 	lock  func(context.Context) // likewise for Lock, which then grants with a ticket
+	long  int                   // how many locks of the longest keys List returns instead of one
 
 	mu    sync.Mutex
 	asked []string
@@ -116,6 +119,9 @@ func (c *fakeCore) Force(_ context.Context, _ musiccore.Key, r musiccore.LockRef
 // List implements Queues.
 func (c *fakeCore) List(only musiccore.Key, _ int) []musiccore.Listing {
 	c.note("list")
+	if c.long > 0 {
+		return slices.Repeat([]musiccore.Listing{{Key: musiccore.Key{PK: strings.Repeat("x", 1<<16)}, Ref: 1}}, c.long)
+	}
 	return []musiccore.Listing{{Key: only, Ref: 1}}
 }
 

@@ -39,6 +39,9 @@ const (
 // MaxListed is the most locks that one proxy lists.
 const MaxListed = 10_000
 
+// listingBytes is more than what a listing takes in JSON beside its key and its owner.
+const listingBytes = 256
+
 // Sections carries out operations on the references of this proxy's own session. Each method blocks
 // until the core's answer. If ctx ends before, the operation is cancelled and the answer has an
 // error. Beside that the errors are those of frontend.Locker and frontend.OperationGuard.
@@ -260,11 +263,13 @@ func (s *Server) hint(_ context.Context, q question) reply {
 	return reply{}
 }
 
-// list returns at most MaxListed locks.
+// list returns at most MaxListed locks, and no more than fit into a reply.
 func (s *Server) list(_ context.Context, q question) reply {
 	var r reply
+	left := maxReply
 	for _, l := range s.queues.List(q.Key.key(), MaxListed+1) {
-		if len(r.Locks) == MaxListed {
+		left -= listingBytes + 2*len(l.Key.PK) + 6*len(l.Owner) // at most, in JSON
+		if len(r.Locks) == MaxListed || left < 0 {
 			r.More = true
 			break
 		}
