@@ -165,6 +165,27 @@ func TestTheBorrowerDrains(t *testing.T) {
 	})
 }
 
+// The borrower's shutdown waits for what it gives back: the lender would wait for it until it is over.
+func TestTheBorrowerGivesBackBeforeItEnds(t *testing.T) {
+	a, b, between := linked(t)
+	k := keyOf("x")
+	ref := a.held(k)
+	put := b.begin(k, ref, musiccore.Put)
+	require.NoError(t, put.Err)
+	for _, back := range []func(){
+		func() { b.End(put.Ticket, musiccore.OutcomeUnknown) },
+		func() { b.Unlock(k, ref, anna(), func(musiccore.Answer) {}) },
+	} {
+		require.Eventually(t, b.quiet, 20*time.Second, time.Millisecond)
+		sent := between.hold()
+		back()
+		between.arrived(sent)
+		assert.False(t, b.quiet())
+		between.letGo()
+	}
+	require.Eventually(t, b.quiet, 20*time.Second, time.Millisecond)
+}
+
 // A LOCK that is about to wait at the lender when the borrower's shutdown begins is answered, too.
 func TestTheBorrowerDrainsBefore(t *testing.T) {
 	a, b := two(t)

@@ -31,6 +31,7 @@ type locks struct {
 	scope   func() (context.Context, context.CancelFunc)                  // returns the context of an operation at another proxy
 	places  chan struct{}                                                 // holds a value for each LOCK for a new reference that waits at another proxy
 	turns   chan struct{}                                                 // … and for each with a reference of that one
+	giving  atomic.Int64                                                  // UNLOCKs and tickets that are on their way to other proxies
 }
 
 // newLocks returns the locks of a session. Commands and operations at other proxies are cancelled
@@ -276,7 +277,8 @@ func (l *locks) hasLoansOut() bool {
 	return false
 }
 
-// quiet reports whether all cores are quiet, see Core.Quiet.
+// quiet reports whether all cores are quiet, see Core.Quiet, and nothing is being given back to other proxies: they would
+// wait for it until it is over.
 func (l *locks) quiet() bool {
 	for _, s := range l.shards {
 		s.mu.Lock()
@@ -286,7 +288,7 @@ func (l *locks) quiet() bool {
 			return false
 		}
 	}
-	return !l.hasLoansOut()
+	return l.giving.Load() == 0 && !l.hasLoansOut()
 }
 
 // close blocks until everything that was started has ended. The context of newLocks must have

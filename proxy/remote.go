@@ -79,6 +79,8 @@ func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.
 
 // unlockThere continues an Unlock with this core's answer a, by follow. It blocks.
 func (l *locks) unlockThere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, a musiccore.Answer) musiccore.Answer {
+	l.giving.Add(1)
+	defer l.giving.Add(-1)
 	ctx, cancel := l.scope()
 	defer cancel()
 	var back musiccore.Return // it is given back with each try: who asks cannot know whether the first one arrived
@@ -103,7 +105,9 @@ func (l *locks) unlockThere(k musiccore.Key, r musiccore.LockRef, by musiccore.C
 // (docs/protocol.md 3.15, Remote).
 func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
 	verdict := make(chan musiccore.Verdict, 1)
+	l.giving.Add(1)
 	l.of(t.Key).running.Go(func() {
+		defer l.giving.Add(-1)
 		ctx, cancel := l.scope()
 		defer cancel()
 		verdict <- l.peers.End(ctx, t, o)
