@@ -30,6 +30,11 @@ func releaseTellsElements(release string) bool {
 	return majorOf(release) >= 5
 }
 
+// releaseHasMasks reports whether columns may be masked in a release.
+func releaseHasMasks(release string) bool {
+	return majorOf(release) >= 5
+}
+
 // releaseHasTransactions reports whether tables of a release may have a transactional mode, in which
 // Cassandra executes ordinary writes as transactions.
 func releaseHasTransactions(release string) bool {

@@ -66,6 +66,9 @@ func (r *schemaReader) readColumns(ctx context.Context, tables ...*dataTable) er
 		if err := r.readDropped(ctx, f); err != nil {
 			return err
 		}
+		if err := r.readMasks(ctx, f); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -155,6 +158,27 @@ func (r *schemaReader) readDropped(ctx context.Context, f *family) error {
 	}
 	if err := iter.Close(); err != nil {
 		return fmt.Errorf("read dropped columns: %w", err)
+	}
+	return nil
+}
+
+// readMasks sets Refused where a column of a table is masked. A client without the right to see the
+// value gets the mask in its place when the proxy reads for an IF or an addition, which Cassandra
+// evaluates on the value; and a Synch cannot write such a column back.
+func (r *schemaReader) readMasks(ctx context.Context, f *family) error {
+	if !releaseHasMasks(r.release) {
+		return nil
+	}
+	iter := r.ask("SELECT keyspace_name, table_name, column_name FROM system_schema.column_masks WHERE keyspace_name IN ? AND table_name IN ?",
+		f.keyspaces, f.names).IterContext(ctx)
+	var table [2]string
+	for column := ""; iter.Scan(&table[0], &table[1], &column); {
+		if t := f.tables[table]; t != nil {
+			t.Refused = fmt.Sprintf("its column %s is masked, and the proxy would take the mask for the value: ALTER TABLE %s ALTER %s DROP MASKED", column, t, rewrite.Quote(column))
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("read masks: %w", err)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 
 // playedSchema is a schema of keyspaces k00, k01, …, each with critical tables t0, t1 and t2. In k01,
 // which has no commit log, a column of t0 is back that was dropped, t1 has a view, and t2 has a row in
-// music.tables.
+// music.tables. In k02 a column of t0 is masked.
 type playedSchema struct {
 	tables  int
 	written int64 // when the comments were written
@@ -49,6 +49,8 @@ func (p playedSchema) answer(a asked) message.Message {
 		return p.rows(a, "keyspace_name", "table_name", "column_name", "type", "kind", "position", "writetime(type)")
 	case "system_schema.dropped_columns":
 		return p.only(3, a, "keyspace_name", "table_name", "column_name", "dropped_time")
+	case "system_schema.column_masks":
+		return p.only(6, a, "keyspace_name", "table_name", "column_name")
 	case "system_schema.views":
 		return p.only(4, a, "keyspace_name", "base_table_name", "view_name")
 	case "music.tables":
@@ -115,7 +117,7 @@ func TestManyTablesAreReadInFewStatements(t *testing.T) {
 	c, few := playedSchema{tables: perStatement}.reads(t)
 	assert.Len(t, few, len(one))
 	_, many := playedSchema{tables: 4 * perStatement}.reads(t)
-	assert.Len(t, many, len(few)+1+1+3, "columns, those that were dropped, and rows of music.tables")
+	assert.Len(t, many, len(few)+1+1+1+3, "columns, those that were dropped, masks, and rows of music.tables")
 	require.Len(t, c.critical, perStatement)
 	for i, table := range c.critical {
 		name := playedSchema{}.keyspace(i) + playedSchema{}.name(i)
@@ -125,6 +127,7 @@ func TestManyTablesAreReadInFewStatements(t *testing.T) {
 		assert.Equal(t, i == 3, table.hidden != 0, name)
 		assert.Equal(t, i == 4, strings.Contains(table.Refused, "materialised view v"), name)
 		assert.Equal(t, i == 3 || i == 5, strings.Contains(table.Refused, "durable_writes"), name)
+		assert.Equal(t, i == 6, strings.Contains(table.Refused, "is masked"), name)
 		assert.Equal(t, map[bool]musiccore.Stamp{true: 77}[i == 5], table.stored.closed, name)
 		assert.NoError(t, table.stored.err)
 	}
@@ -158,7 +161,7 @@ func TestFamilies(t *testing.T) {
 
 // What cannot be read is not taken for what is not there.
 func TestASchemaThatCannotBeReadIsNotRead(t *testing.T) {
-	for _, from := range []string{"tables", "columns", "dropped_columns", "views", "keyspaces"} {
+	for _, from := range []string{"tables", "columns", "dropped_columns", "column_masks", "views", "keyspaces"} {
 		n := startCQLNode(t, playedSchema{tables: 7, broken: "system_schema." + from}.answer)
 		_, err := (&schemaReader{session: n.session, release: "5.0.8", rules: new(criticalRules)}).read(t.Context())
 		assert.Error(t, err, from)
