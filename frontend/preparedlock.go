@@ -30,6 +30,7 @@ type preparedLockStatement struct {
 	columns   []*message.ColumnMetadata // for FOR UPDATE: the columns of the answer
 	names     [][2]string               // for a batch: the names of its statements' tables …
 	tables    []*catalog.Table          // … and these tables
+	of        []preparedTable           // the tables that it names, as they were when it was prepared
 	once      bool                      // it has terms to evaluate at each EXECUTE, see fixTerms
 	refused   bool                      // it was refused when it was prepared: it is checked again at each EXECUTE
 
@@ -54,7 +55,7 @@ func (p *preparedLockStatement) asSimple(s *lockStatement) *simpleStatement {
 	known := p.simple.Load()
 	if known == nil || known.critical != s.Critical {
 		known = &simpleStatement{critical: s.Critical, need: s.permissions()}
-		if !s.PlainWrite() || s.served() {
+		if !p.remade() && (!s.PlainWrite() || s.served()) {
 			known.keyMarkers = s.KeyMarkers()
 		}
 		p.simple.Store(known)
@@ -88,7 +89,7 @@ func (c *conn) decidePrepareLock(r classify.Result, text, rest []byte, own strin
 		return refused(failure)
 	}
 	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.Parsed, table: s.Table, names: s.Names, refused: failure != nil, once: s.Evaluates()}
-	s.Text, s.prepared = p.text, p
+	s.Text, s.prepared, p.of = p.text, p, c.preparedTables(&s)
 	switch s.Parsed.Verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
 		return intercepted(&describeLock{s})
@@ -371,6 +372,9 @@ func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 	s.Critical = critical
 	if s.simple = p.asSimple(&s); s.simple != nil {
 		return s, nil
+	}
+	if p.remade() {
+		return s, wire.Unprepared(p.id[:])
 	}
 	if p.once {
 		s.fixTerms()
