@@ -79,7 +79,7 @@ func (c *conn) groupName(x *conditionalWrite) (n groupName, ok bool) {
 	parts := [][]byte{{c.version, byte(p.Flags)}, binary.BigEndian.AppendUint16(nil, uint16(p.Consistency)), p.Rest, x.read.body, w.body}
 	parts = append(parts, x.read.request.parameters.Values...)
 	n = groupName{key: w.request.key, table: x.Table, rest: string(bytes.Join(parts, nil))}
-	if c.authenticated.Load() {
+	if c.hasRoles() {
 		n.conn = c.id
 	}
 	return n, true

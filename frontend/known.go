@@ -58,7 +58,7 @@ func (x *conditionalWrite) note(c *conn, tk *musiccore.Ticket) {
 func (x *conditionalWrite) known(c *conn, k *lockedOperation, tk musiccore.Ticket) *knownRow {
 	r, ok := tk.Known.(*knownRow)
 	switch {
-	case !ok, tk.Kind != musiccore.Get, !x.OfOneRow(), r.conn != c.id && c.authenticated.Load():
+	case !ok, tk.Kind != musiccore.Get, !x.OfOneRow(), r.conn != c.id && c.hasRoles():
 		return nil
 	case r.table != x.Table || r.table != k.sent.table.Critical(), r.version != c.version:
 		return nil

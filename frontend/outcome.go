@@ -116,7 +116,7 @@ func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdi
 
 // noteRight notes the permission that the client has, as the success of the operation shows.
 func (c *conn) noteRight(f *sentOperation, o outcome) {
-	if o.what != musiccore.OutcomeAcked || !c.authenticated.Load() {
+	if o.what != musiccore.OutcomeAcked || !c.hasRoles() {
 		return
 	}
 	what := permissionModify

@@ -62,11 +62,14 @@ func (s *lockStatement) permissions() permission {
 	return permissionModify
 }
 
+// hasRoles reports whether clients have roles, and so perhaps no right to what they ask for.
+func (c *conn) hasRoles() bool { return c.authenticated.Load() || c.server.Roles }
+
 // missingPermission returns one of the needed permissions that Cassandra has not confirmed lately;
 // 0 if it has confirmed all, or has no roles. It does not allocate, and takes no lock that other
 // clients take.
 func (c *conn) missingPermission(t *catalog.Table, need permission) permission {
-	if !c.authenticated.Load() {
+	if !c.hasRoles() {
 		return 0
 	}
 	c.rights.mu.Lock()

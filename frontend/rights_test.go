@@ -109,9 +109,9 @@ func TestUseDoesNotOvertakeAWriteInDoubt(t *testing.T) {
 type untouchableLocks struct{ Locks }
 
 // rightsRig has bank.accounts and bank.auto.
-func rightsRig(t *testing.T, core Locks) *rig {
+func rightsRig(t *testing.T, core Locks, change ...func(*Options)) *rig {
 	t.Helper()
-	r := newRig(t, func(o *Options) { o.Locks = core })
+	r := newRig(t, append(change, func(o *Options) { o.Locks = core })...)
 	for name, policy := range map[string]catalog.Policy{"accounts": catalog.Reject, "auto": catalog.Auto} {
 		r.server.Tables.Set("bank", name, &catalog.Critical{
 			ID: [16]byte{byte(policy)}, Key: []catalog.Column{{Name: "id", Type: "text"}}, Primary: []string{"id"}, Settings: catalog.Settings{Unlocked: policy},
@@ -143,6 +143,24 @@ func TestNobodyReachesTheCoreWithoutRights(t *testing.T) {
 				assert.Equal(t, primitive.ErrorCodeUnauthorized, client.failure(1).GetErrorCode(), g.cql)
 			}
 		}
+	})
+}
+
+// From Cassandra 6 on a node that takes the role from the certificate of clients' connections asks for no login. There are rights all the same.
+func TestNobodyReachesTheCoreWithoutRightsByCertificate(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r := rightsRig(t, untouchableLocks{}, func(o *Options) { o.Roles = true })
+		for _, g := range guardedStatements() {
+			client, backend := r.login(d)
+			client.send(1, query(g.cql))
+			verb, _, _ := strings.Cut(g.probes, " ")
+			require.True(t, strings.HasPrefix(backend.answer(1).(*message.Query).Query, verb), g.cql)
+			backend.send(1, &message.Unauthorized{ErrorMessage: "User app has no such permission"})
+			assert.Equal(t, primitive.ErrorCodeUnauthorized, client.failure(1).GetErrorCode(), g.cql)
+		}
+		client, _ := r.login(d)
+		client.send(1, query("LIST LOCKS"))
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "name a table")
 	})
 }
 

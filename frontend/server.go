@@ -53,6 +53,9 @@ type Cluster struct {
 	// Nodes returns the nodes beside the home node that have a proxy now; the result must not be
 	// modified. If Nodes is nil, drivers see only the home node.
 	Nodes func() []topology.Node
+	// Roles says that clients have a role even if Cassandra asks for no login: it takes the role from
+	// the certificate of their connections.
+	Roles bool
 }
 
 // Schema gives the server access to Cassandra's schema.

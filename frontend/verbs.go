@@ -204,7 +204,7 @@ func (a *lockExecution) list() *wire.Failure {
 	c, s, h := a.conn, &a.lock, a.envelope.Header
 	var only musiccore.Key
 	switch {
-	case s.Table == nil && c.authenticated.Load():
+	case s.Table == nil && c.hasRoles():
 		return wire.Invalid("MUSIC_REFUSED: name a table: LIST LOCKS ON ks.t")
 	case s.Table != nil && len(s.Parsed.Where) > 0:
 		k, f := s.Key()

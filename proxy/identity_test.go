@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -108,4 +109,13 @@ func TestClientsShowACertificateOfTheirOwn(t *testing.T) {
 		assert.NoError(t, served)
 	}
 	assert.NotEqual(t, h.nodes.certs.Config().Certificates, h.clients.certs.Config().Certificates)
+}
+
+// Where nodes may take clients' role from the certificate, clients have a role though no login is asked for.
+func TestClientsOfARoleByCertificate(t *testing.T) {
+	for _, role := range []string{"", "app"} {
+		p := process{home: new(home)}
+		p.cfg.Cassandra.TLSClientsRole = role
+		assert.Equal(t, role != "", p.options(netip.AddrPort{}, nil).Roles)
+	}
 }
