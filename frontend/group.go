@@ -65,11 +65,11 @@ const (
 )
 
 // groupName returns the name of the group that a write may be in. ok is false if it must go alone: what it
-// leaves does not follow from its values, or it is not certain that Cassandra accepts them, or that the last
+// leaves does not follow from its values, or it is not certain that Cassandra accepts them, as where it checks values (Checked), or that the last
 // write of a group gives every column a value which it would have given.
 func (c *conn) groupName(x *conditionalWrite) (n groupName, ok bool) {
 	s, w := x.first, &x.write
-	if x.leaves == nil || s.prepared == nil || w.dated != nil || s.Timed() || !s.Overwrites() || w.size() > maxKnownRow {
+	if x.leaves == nil || x.Table.Checked || s.prepared == nil || w.dated != nil || s.Timed() || !s.Overwrites() || w.size() > maxKnownRow {
 		return n, false
 	}
 	if w.header.Flags&(primitive.HeaderFlagTracing|primitive.HeaderFlagCustomPayload) != 0 {

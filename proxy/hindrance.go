@@ -80,7 +80,7 @@ func (t *dataTable) checkProperties(flags []string, grace int64) {
 
 // readMode sets Refused for a table whose writes Cassandra 6 executes as transactions: they get
 // timestamps of their own, so that acknowledged writes under a lock are hidden (seen on 6.0-alpha2).
-// Only DESCRIBE tells the mode.
+// It sets Checked for one whose columns have constraints. Only DESCRIBE tells the mode.
 func (r *schemaReader) readMode(ctx context.Context, t *dataTable) error {
 	if !releaseHasTransactions(r.release) {
 		return nil
@@ -90,7 +90,9 @@ func (r *schemaReader) readMode(ctx context.Context, t *dataTable) error {
 		return fmt.Errorf("read the transactional mode of %s: %w", t, err)
 	}
 	text, _ := described["create_statement"].(string)
-	if text == "" || catalog.ReadDDL([]byte(text)).Transactional {
+	ddl := catalog.ReadDDL([]byte(text))
+	t.Checked = ddl.Checked
+	if text == "" || ddl.Transactional {
 		t.Refused = fmt.Sprintf("it has a transactional_mode: Cassandra gives such writes timestamps of its own, which no lock knows: ALTER TABLE %s WITH transactional_mode = 'off', and let the migration end", t)
 	}
 	return nil

@@ -300,7 +300,7 @@ func typeOf(column string) datatype.DataType {
 		return datatype.NewList(datatype.Varchar)
 	case "queue":
 		return datatype.NewList(datatype.NewTuple(datatype.Bigint, datatype.Int, datatype.Uuid, datatype.Bigint, datatype.Boolean))
-	case "addr", "rules", "settings", "keyspace_name", "table_name", "comment", "data_center", "rack", "release_version", "read_repair":
+	case "addr", "rules", "settings", "keyspace_name", "table_name", "comment", "create_statement", "data_center", "rack", "release_version", "read_repair":
 		return datatype.Varchar
 	}
 	return datatype.Blob

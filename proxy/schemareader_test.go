@@ -37,6 +37,10 @@ func (playedSchema) name(i int) string { return fmt.Sprintf("t%d", i%3) }
 
 // answer plays the node.
 func (p playedSchema) answer(a asked) message.Message {
+	if table, ok := strings.CutPrefix(a.text, "DESCRIBE TABLE "); ok {
+		checked := map[bool]string{true: " CHECK v > 10"}[strings.Contains(table, "t1")]
+		return rowOf("keyspace_name", []byte("k"), "create_statement", []byte("CREATE TABLE "+table+" (k int PRIMARY KEY, v int"+checked+")"))
+	}
 	_, from, _ := strings.Cut(a.text, " FROM ")
 	from, _, _ = strings.Cut(from, " ")
 	if p.broken == from {
@@ -130,6 +134,17 @@ func TestManyTablesAreReadInFewStatements(t *testing.T) {
 		assert.Equal(t, i == 6, strings.Contains(table.Refused, "is masked"), name)
 		assert.Equal(t, map[bool]musiccore.Stamp{true: 77}[i == 5], table.stored.closed, name)
 		assert.NoError(t, table.stored.err)
+	}
+}
+
+// From Cassandra 6 on a table tells by DESCRIBE whether values are checked.
+func TestTablesWhoseValuesAreChecked(t *testing.T) {
+	n := startCQLNode(t, playedSchema{tables: 3}.answer)
+	c, err := (&schemaReader{session: n.session, release: "6.0.0", rules: new(criticalRules)}).read(t.Context())
+	require.NoError(t, err)
+	for _, table := range c.critical {
+		assert.Equal(t, table.name == "t1", table.Checked, table.name)
+		assert.Empty(t, table.Refused)
 	}
 }
 

@@ -14,6 +14,7 @@ type DDL struct {
 	Counters bool  // the type of a column is counter
 	Grace    int64 // gc_grace_seconds; -1 if it is not given
 	Volatile bool  // durable_writes = false
+	Checked  bool  // a column has a constraint
 
 	// Transactional says that Cassandra 6 executes writes as transactions: by transactional_mode, or
 	// still, by the migration from one.
@@ -32,6 +33,7 @@ func ReadDDL(text []byte) DDL {
 		}
 		d.Counters = d.Counters || t.Kind == rewrite.TokenIdent && isWord(text, t, "counter") &&
 			(middle.Kind == rewrite.TokenIdent || middle.Kind == rewrite.TokenQuoted)
+		d.Checked = d.Checked || t.Kind == rewrite.TokenIdent && isWord(text, t, "check")
 		name, middle = middle, t
 	}
 	return d

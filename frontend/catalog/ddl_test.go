@@ -29,3 +29,16 @@ func TestKeyOfACreateTable(t *testing.T) {
 		assert.Equal(t, want, CreatedKey([]byte(text)), text)
 	}
 }
+
+// A word CHECK stands before each constraint, and nowhere else but in quotes.
+func TestChecksOfATable(t *testing.T) {
+	for text, want := range map[string]bool{
+		"CREATE TABLE a.b (k int PRIMARY KEY, v int CHECK v > 10)":                        true,
+		"CREATE TABLE a.b (k int PRIMARY KEY, v text check NOT NULL AND LENGTH() < 5)":    true,
+		"ALTER TABLE a.b ALTER v CHECK v > 10":                                            true,
+		`CREATE TABLE a.b (k int PRIMARY KEY, "check" int) WITH comment = 'CHECK v > 10'`: false,
+		"CREATE TABLE a.b (k int PRIMARY KEY, checked int)":                               false,
+	} {
+		assert.Equal(t, want, ReadDDL([]byte(text)).Checked, text)
+	}
+}

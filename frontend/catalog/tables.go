@@ -41,6 +41,7 @@ type Critical struct {
 	Closed   musiccore.Stamp
 	MaxLease time.Duration // default and maximum of a client lease
 	Mortal   bool          // the table has a default_time_to_live
+	Checked  bool          // Cassandra checks values that are written (CHECK), and may refuse any
 	Settings               // from the table's comment
 	Marked   bool          // its comment or the configuration says that it is critical; if false it only has lock rows
 	Made     bool          // it has lock rows: key and scope cannot change
