@@ -137,7 +137,7 @@ func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 func (a *lockExecution) batch(kind rewrite.BatchKind) *lockedBatch {
 	b, p := &lockedBatch{conn: a.conn, header: a.envelope.Header.Rewritten(), before: []byte{byte(kind)}}, a.parameters.Clone()
 	b.header.OpCode = primitive.OpCodeBatch
-	const kept = primitive.QueryFlagSerialConsistency | primitive.QueryFlagDefaultTimestamp | primitive.QueryFlagWithKeyspace
+	const kept = primitive.QueryFlagSerialConsistency | primitive.QueryFlagDefaultTimestamp | primitive.QueryFlagWithKeyspace | primitive.QueryFlagNowInSeconds // the latter two are Rest
 	b.parameters = wire.Parameters{Consistency: p.Consistency, Flags: p.Flags & kept, Serial: p.Serial, Timestamp: p.Timestamp, Keyspace: p.Keyspace, Rest: p.Rest}
 	return b
 }

@@ -289,6 +289,24 @@ func (b *lockedBatch) unlocked() bool {
 	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.unlockedChild == nil && !s.FollowsTable() })
 }
 
+// firstLocked returns the first statement of the batch that needs a lock; nil if there is none.
+func (b *lockedBatch) firstLocked() *lockStatement {
+	for i := range b.children {
+		if s := &b.children[i]; s.unlockedChild == nil {
+			return s
+		}
+	}
+	return nil
+}
+
+// checkNow is the function checkNow for a batch, of which a statement needs a lock.
+func (b *lockedBatch) checkNow() *wire.Failure {
+	if s := b.firstLocked(); s != nil {
+		return checkNow(&b.parameters, s.Table)
+	}
+	return nil
+}
+
 // served reports whether the plain batch can be carried out in sections of its own now.
 func (b *lockedBatch) served() bool {
 	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.unlockedChild == nil && !s.served() })

@@ -110,11 +110,10 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 	if len(b.children) == 0 {
 		return b, nil
 	}
-	first := slices.IndexFunc(b.children, func(s lockStatement) bool { return s.unlockedChild == nil })
-	if first < 0 {
+	if b.firstLocked() == nil {
 		return b, mixedBatch()
 	}
-	return b, checkNow(&b.parameters, b.children[first].Table)
+	return b, nil
 }
 
 // run carries out the batch. Unless the client's permissions on each critical table are known, it
@@ -156,7 +155,7 @@ func (b *lockedBatch) permissions(t *catalog.Table) permission {
 // the batch for a client that has the permissions. inPlace means that its request is being
 // performed.
 func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
-	if f := b.checkWaits(); f != nil {
+	if f := cmp.Or(b.checkWaits(), b.checkNow()); f != nil {
 		return f
 	}
 	if i, q := b.question(); len(q.Text) > 0 {

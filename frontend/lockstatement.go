@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"bytes"
-	"slices"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -376,7 +375,7 @@ func (c *conn) executeSeveral(e wire.Envelope, a lockExecution) error {
 	b, f := a.message()
 	switch {
 	case f != nil:
-	case b.served() && slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.unlockedChild == nil }):
+	case b.served() && b.firstLocked() != nil:
 		f = b.run(true)
 	default:
 		f = b.withoutLock(e).run()

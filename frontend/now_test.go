@@ -39,6 +39,8 @@ func TestNoTimeOfTheClientsOwnUnderALock(t *testing.T) {
 			query("SELECT n FROM bank.accounts WHERE id = 'x' FOR UPDATE"),
 			query("DELETE FROM bank.limits WHERE id = 'x'"),
 			query("DELETE FROM bank.limits WHERE id = 'x' IF EXISTS"),
+			query("BEGIN BATCH DELETE FROM bank.limits WHERE id = 'x'; DELETE FROM bank.limits WHERE id = 'y' APPLY BATCH"),
+			query("BEGIN BATCH DELETE FROM bank.limits WHERE id = 'x'; DELETE FROM bank.plain WHERE id = 'x' APPLY BATCH"),
 			&message.Batch{Children: []*message.BatchChild{{Query: "DELETE FROM bank.limits WHERE id = 'x'"}}},
 		)
 		for _, m := range all {
