@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"bytes"
+	"math"
 	"math/big"
 	"strings"
 )
@@ -61,9 +62,10 @@ func canonicalInteger(value []byte) []byte {
 }
 
 // canonicalDecimal returns scale and digits without trailing zeros, in a form that only serves for
-// comparison.
+// comparison. A value that is too long for any key it returns as it is: to write it out would take
+// up to minutes.
 func canonicalDecimal(value []byte) []byte {
-	if len(value) < 5 {
+	if len(value) < 5 || len(value) > math.MaxUint16 {
 		return value
 	}
 	unscaled := new(big.Int).SetBytes(value[4:])

@@ -1,12 +1,18 @@
 package condition
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
+	"math/big"
 	"testing"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
+
+	"music/rewrite"
 )
 
 // number returns an int in wire form.
@@ -66,6 +72,13 @@ func TestComparisons(t *testing.T) {
 	same := comparisonOf(datatype.Decimal)
 	assert.Zero(t, same(decimal(1, 10), decimal(0, 1)), "1.0 is 1")
 	assert.Zero(t, same(decimal(5, 0), decimal(0, 0)))
+	for n := range 2000 { // around each power of ten
+		at := powerOfTen(int64(n%40 + 1))
+		for _, more := range []int64{-1, 0, 1} {
+			b := append(number(int32(n%40+1+n/40-25)), rewrite.IntegerBytes(new(big.Int).Add(at, big.NewInt(more)))...) // 10^(25-n/40), and a bit more or less
+			assert.Equal(t, int(more), same(b, append(number(int32(n/40-25)), 1)), "%x", b)
+		}
+	}
 	assert.Zero(t, same(decimal(7), decimal(0, 0)), "no digits at all")
 	assert.Zero(t, comparisonOf(datatype.Varint)([]byte{0, 0, 1}, []byte{1}))
 	assert.Zero(t, comparisonOf(datatype.NewTuple(datatype.Int, datatype.Int))(list("\x00\x00\x00\x01")[4:], append(list("\x00\x00\x00\x01")[4:], 0xff, 0xff, 0xff, 0xff)), "a field that is missing is null")
@@ -76,6 +89,24 @@ func TestComparisons(t *testing.T) {
 	} {
 		assert.False(t, fits(kind, value), kind)
 	}
+}
+
+// A number is not written out to be compared, added to, or found a row by: of one as long as a message may be that takes a minute.
+func TestLongDecimals(t *testing.T) {
+	long := func(scale int32, last byte) []byte {
+		return append(append(number(scale), bytes.Repeat([]byte{0x7b}, 6<<20)...), last)
+	}
+	began := time.Now()
+	compare := comparisonOf(datatype.Decimal)
+	assert.Negative(t, compare(long(5, 1), long(5, 2)))
+	assert.Positive(t, compare(long(5, 1), long(1_000_000_000, 1)))
+	assert.Negative(t, compare(long(5, 1), long(-1_000_000_000, 1)))
+	assert.Zero(t, compare(long(5, 1), long(5, 1)))
+	_, ok := add(primitive.DataTypeCodeDecimal, long(5, 1), long(6, 1))
+	assert.False(t, ok)
+	_, ok = rewrite.Canonical("decimal", long(5, 1))
+	assert.True(t, ok)
+	assert.Less(t, time.Since(began), 5*time.Second)
 }
 
 // A bound set is compared in its order, and a bound map in that of its keys, however the driver

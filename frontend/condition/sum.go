@@ -108,6 +108,11 @@ func addDecimals(a, b []byte) ([]byte, bool) {
 	}
 	x.Mul(x, powerOfTen(scale-scaleA))
 	x.Add(x, y.Mul(y, powerOfTen(scale-scaleB)))
+	if x.Sign() != 0 {
+		if least, _ := digits(x); least > maxDigits {
+			return nil, false
+		}
+	}
 	sum := binary.BigEndian.AppendUint32(nil, uint32(int32(scale)))
 	return append(sum, rewrite.IntegerBytes(x)...), len(new(big.Int).Abs(x).String()) <= maxDigits
 }
