@@ -182,8 +182,11 @@ func TestReadJSONIsRefused(t *testing.T) {
 		`{"a":null,"b":1,"c":2}`:           "MUSIC_KEY",
 		`{"a":["x"],"b":1,"c":2}`:          "MUSIC_KEY",
 		`{"a":"","b":1.0,"c":2}`:           "MUSIC_KEY",
-		`{"a":"x","b":"1, 2) USING TTL 5 --","c":2}`: "MUSIC_KEY",
-		`{"a":"x","b":true,"c":2}`:                   "MUSIC_KEY",
+		`{"a":"x","b":"1, 2) USING TTL 5 --","c":2}`:   "MUSIC_KEY",
+		`{"a":"x","b":true,"c":2}`:                     "MUSIC_KEY",
+		"{\"a\":\"x\xff\",\"b\":1,\"c\":2}":            "MUSIC_SYNTAX", // no text, which Cassandra would read as another one
+		"{\"a\":\"x\",\"b\":1,\"c\":2,\"v\":\"\xff\"}": "MUSIC_SYNTAX",
+		`{"a":"\ud800","b":1,"c":2}`:                   "MUSIC_KEY", // half a character
 	} {
 		s := autoStatement(t, false, "INSERT INTO t JSON ?", object)
 		_, f := s.ReadJSON()

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"music/frontend/catalog"
 	"music/frontend/wire"
@@ -99,6 +100,9 @@ func (s *Statement) jsonObject() (map[string]json.RawMessage, *wire.Failure) {
 	if !given || string(bytes.TrimSpace(text)) == "null" {
 		return nil, wire.Invalid("Got null for INSERT JSON values")
 	}
+	if !utf8.Valid(text) { // Cassandra would read other characters in its place
+		return nil, wire.Invalid("MUSIC_SYNTAX: the text of INSERT JSON on %s is not UTF-8", s.Table)
+	}
 	object := map[string]json.RawMessage{}
 	if err := readObject(text, object); err != nil {
 		return nil, wire.Invalid("MUSIC_SYNTAX: the text of INSERT JSON on %s is not a JSON object that names each column once: %v", s.Table, err)
@@ -166,10 +170,14 @@ func isBare(text string) bool {
 
 // literalOfJSON returns the CQL literal for the JSON value of a key column. Whether it fits the
 // column's type is checked when the key is read. ok is false for arrays and objects, and for a
-// decimal with a point: Cassandra reads 1.10 as a double, which makes it 1.1.
+// decimal with a point: Cassandra reads 1.10 as a double, which makes it 1.1. Nor is it for a text with
+// half of a character (\ud800), of which each reader makes another one.
 func literalOfJSON(c catalog.Column, raw json.RawMessage) (literal string, ok bool) {
 	var text string
 	if json.Unmarshal(raw, &text) == nil && raw[0] == '"' {
+		if strings.ContainsRune(text, utf8.RuneError) && bytes.Contains(bytes.ToLower(raw), []byte(`\ud`)) {
+			return "", false
+		}
 		if isBare(text) && !slices.Contains([]string{"text", "varchar", "ascii", "boolean"}, c.Type) {
 			return text, true
 		}
