@@ -79,9 +79,9 @@ func (c *Critical) ClusteringColumns() []Column {
 	return all
 }
 
-// SameColumns reports whether statements are read by the same columns in both states.
+// SameColumns reports whether statements are read by the same columns, with the same constraints, in both states.
 func (c *Critical) SameColumns(other *Critical) bool {
-	return slices.Equal(c.Key, other.Key) && slices.Equal(c.Primary, other.Primary) && maps.Equal(c.Columns, other.Columns)
+	return slices.Equal(c.Key, other.Key) && slices.Equal(c.Primary, other.Primary) && maps.Equal(c.Columns, other.Columns) && c.Checked == other.Checked
 }
 
 // CompanionPrefix begins the name of every table of lock rows (docs/design.md 4).
