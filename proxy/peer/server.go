@@ -39,8 +39,11 @@ const (
 // MaxListed is the most locks that one proxy lists.
 const MaxListed = 10_000
 
-// listingBytes is more than what a listing takes in JSON beside its key and its owner.
-const listingBytes = 256
+// The size of a list of locks in JSON, in bytes.
+const (
+	maxListing   = 4 << 20 // of all: less than maxReply, since all of it must arrive within ListLimit
+	listingBytes = 256     // more than what a listing takes beside its key and its owner
+)
 
 // Sections carries out operations on the references of this proxy's own session. Each method blocks
 // until the core's answer. If ctx ends before, the operation is cancelled and the answer has an
@@ -263,10 +266,10 @@ func (s *Server) hint(_ context.Context, q question) reply {
 	return reply{}
 }
 
-// list returns at most MaxListed locks, and no more than fit into a reply.
+// list returns at most MaxListed locks, and no more than fit into maxListing.
 func (s *Server) list(_ context.Context, q question) reply {
 	var r reply
-	left := maxReply
+	left := maxListing
 	for _, l := range s.queues.List(q.Key.key(), MaxListed+1) {
 		left -= listingBytes + 2*len(l.Key.PK) + 6*len(l.Owner) // at most, in JSON
 		if len(r.Locks) == MaxListed || left < 0 {
