@@ -117,6 +117,34 @@ func TestASystemThatDoesNotExcludeFailsItsTest(t *testing.T) {
 	require.ErrorIs(t, f.verify(t.Context()), ErrTest)
 }
 
+// shut is a client that nobody gets into the first common key of.
+type shut struct {
+	*memory
+	first sync.Once
+	key   string
+}
+
+func (c *shut) Enter(ctx context.Context, key string) (section.Held, error) {
+	if !strings.Contains(key, "/") {
+		c.first.Do(func() { c.key = key })
+	}
+	if key == c.key {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return c.memory.Enter(ctx, key)
+}
+
+// That nobody gets in is no wrong answer: another key is tried.
+func TestASystemThatIsBlockedIsTestedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shut{memory: &memory{values: map[string][]byte{}, section: make(chan struct{}, 1)}}
+		f := &Fleet{System: System{Name: "shut", Exclusive: true}, clients: [Sites]section.Client{s, s, s}}
+		require.NoError(t, f.verifyAgain(t.Context()))
+		assert.NotEmpty(t, s.key)
+	})
+}
+
 // Turns are taken in rounds, each round begins with another system, and one that fails twice is
 // left out.
 func TestTurns(t *testing.T) {
