@@ -35,10 +35,14 @@ func (c *conn) decideLogin(e wire.Envelope) decision {
 	return intercepted(answerUnexpected{})
 }
 
+// greetingFlags are the flags that an OPTIONS before the login, and a STARTUP, may have: they change
+// nothing in how the body is read.
+const greetingFlags = primitive.HeaderFlagTracing | primitive.HeaderFlagUseBeta
+
 // decideOptions decides about an OPTIONS before the login. What it must not have could mean something to
 // a reader that takes the bytes for other than an envelope.
 func decideOptions(e wire.Envelope) decision {
-	if e.Length > 0 || e.Flags&^(primitive.HeaderFlagTracing|primitive.HeaderFlagUseBeta) != 0 {
+	if e.Length > 0 || e.Flags&^greetingFlags != 0 {
 		return refused(wire.ProtocolError("OPTIONS has no body, and before the login no flags but those of tracing and of beta versions"))
 	}
 	return decision{}
@@ -90,10 +94,14 @@ func (answerUnexpected) perform(c *conn, e wire.Envelope) error {
 // which the client can send another STARTUP; until the answer no second one is allowed, so that the
 // stored compression is the one that is answered. In protocol 5 there is one STARTUP: Cassandra reads
 // segments as soon as it has sent the answer, also if that is an error. So conn.segmentsOnly ends a
-// connection whose client goes on without segments, be it that it did not wait for the answer.
+// connection whose client goes on without segments, be it that it did not wait for the answer. Behind
+// a custom payload Cassandra would find other options, and then read other statements, than the proxy.
 func (c *conn) decideStartup(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{route: relay.NeedWhole}
+	}
+	if e.Flags&^greetingFlags != 0 {
+		return refused(wire.ProtocolError("STARTUP has no flags but those of tracing and of beta versions"))
 	}
 	if c.started.Load() {
 		return refused(wire.ProtocolError("Unexpected message STARTUP, the connection is already initialized"))

@@ -1,6 +1,8 @@
 package frontend
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -194,6 +196,32 @@ func TestOptionsBeforeLogin(t *testing.T) {
 		client.send(3, &message.Options{})
 		backend := r.accept(dialect{version: d.version})
 		backend.answer(3)
+		backend.silent()
+	})
+}
+
+// A STARTUP with a custom payload has two readings: one of its options from the beginning, Cassandra's from behind the payload. With
+// another compression than the node's, the proxy would read other statements than the node does.
+func TestStartupHasOneReading(t *testing.T) {
+	text := func(s string) []byte { return append(binary.BigEndian.AppendUint16(nil, uint16(len(s))), s...) }
+	body := bytes.Join([][]byte{
+		{0, 2}, text("DRIVER_NAME"), {0, 0}, text("COMPRESSION"), text("lz4"), // options; or a payload of DRIVER_NAME and lz4 …
+		{0, 0, 0, 0}, {0, 1}, text("CQL_VERSION"), text("3.0.0"), // … and options without compression behind it
+	}, nil)
+	everyDialect(t, func(t *testing.T, d dialect) {
+		r := newRig(t)
+		client := r.dial(dialect{version: d.version})
+		for stream, flag := range []primitive.HeaderFlag{primitive.HeaderFlagCustomPayload, primitive.HeaderFlagCompressed, primitive.HeaderFlagWarning, 0x40} {
+			raw := rawEnvelope(d, int16(stream), byte(primitive.OpCodeStartup), body)
+			raw[1] = byte(flag)
+			client.write(raw)
+			assert.Equal(t, primitive.ErrorCodeProtocolError, client.failure(int16(stream)).GetErrorCode(), "%v", flag)
+		}
+		backend := r.accept(dialect{version: d.version})
+		hello := client.envelope(t, 0, startup(d))
+		hello[1] = byte(primitive.HeaderFlagTracing)
+		client.write(hello)
+		backend.expect(hello)
 		backend.silent()
 	})
 }
