@@ -212,13 +212,13 @@ type health struct {
 }
 
 // checkProgress ends the connection if, for a whole BackendTimeout, Cassandra has sent nothing
-// although a request is open, or the client has not read what is being written to it. A peer that
-// is stopped or cut off does not close its socket.
+// although a request is open or its answer is not finished, or the client has not read what is being
+// written to it. A peer that is stopped or cut off does not close its socket.
 func (c *conn) checkProgress() {
 	h := &c.health
 	reads, writes := c.down.Arrivals(), c.down.Out.Progress()
 	stuck := writes == h.writes && writes%2 == 1
-	owed := c.streams.Any() || c.down.Out.Full()
+	owed := c.streams.Any() || c.down.Unfinished() || c.down.Out.Full()
 	h.clientStill = inARow(h.clientStill, stuck)
 	h.backendStill = inARow(h.backendStill, owed && !stuck && reads == h.reads)
 	h.reads, h.writes = reads, writes

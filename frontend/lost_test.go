@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -199,6 +200,30 @@ func TestBackendSilent(t *testing.T) {
 		_ = client.Close()
 		assert.Equal(t, "warn", r.end()["level"])
 		assert.EqualValues(t, 1, r.server.Stats.Lost.Load())
+	})
+}
+
+// So is one that stops in the middle of an answer: the stream is free from the answer's first bytes on, but its client still waits.
+func TestBackendSilentInTheMiddleOfAnAnswer(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newPipedRig(t, func(o *Options) { o.BackendTimeout = time.Second })
+			client, backend := r.login(d)
+			client.send(1, query("SELECT a FROM b.c"))
+			backend.answer(1)
+			answer := backend.framed(backend.envelope(t, 1, rows(noise(300_000))))
+			half := make(chan int64)
+			go func() {
+				n, _ := io.Copy(io.Discard, client)
+				half <- n
+			}()
+			begun := time.Now()
+			backend.write(answer[:200_000])
+			assert.Less(t, <-half, int64(len(answer)))
+			assert.Less(t, time.Since(begun), 3*time.Second)
+			_ = client.Close()
+			assert.Contains(t, r.end()["error"], errBackendSlow.Error())
+		})
 	})
 }
 
