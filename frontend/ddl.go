@@ -111,6 +111,7 @@ func (a *makeCritical) String() string {
 // perform implements action.
 func (a *makeCritical) perform(c *conn, e wire.Envelope) error {
 	raw, o := bytes.Clone(e.Raw), c.begin(e.Stream)
+	o.keeps(len(raw))
 	o.finishLater(func() {
 		why := c.server.Hindrance(a.change)
 		o.free()

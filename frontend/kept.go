@@ -6,6 +6,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/wire"
+	"music/rewrite"
 )
 
 // countKept adds n to the bytes of requests that wait: for the core, for their turn, or for what
@@ -19,6 +20,26 @@ func (c *conn) countKept(n int) {
 func (c *conn) countAnswer(n int) {
 	c.keptAnswers.Add(int64(n))
 	c.server.answers.Give(-n)
+}
+
+// memory returns about how many bytes the watch of a forwarded request keeps of it until the answer
+// comes. A node may owe many such answers, and a statement takes many times as many bytes as its text.
+func (w *watch) memory() (n int) {
+	if w.preparing != nil {
+		n = w.preparing.memory() + pairMemory*len(w.preparing.names) + textOf(w.preparing.unserved)
+	}
+	if w.topology != nil {
+		n += min(textMemory*w.topology.Size(), w.topology.Size()+rewrite.MaxMemory)
+	}
+	return n + textOf(w.unserved)
+}
+
+// textOf returns the length of an error's text, which quotes the request; 0 for nil.
+func textOf(f *wire.Failure) int {
+	if f == nil {
+		return 0
+	}
+	return len(f.Text)
 }
 
 // maxBatchMemory is how many bytes the statements of a BATCH message on critical tables may take,

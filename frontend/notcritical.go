@@ -89,7 +89,8 @@ func (a *askTable) perform(c *conn, e wire.Envelope) error {
 		return c.answer(e, inUse(e.Stream))
 	}
 	h := e.Header
-	c.watches.add(e.Stream, &watch{kind: watchRights, allowed: func() { c.refuseOrdinary(h, a.failure) }})
+	kept := len(text) + textOf(a.failure)
+	c.watch(e.Stream, &watch{kind: watchRights, kept: kept, allowed: func() { c.refuseOrdinary(h, a.failure) }})
 	c.up.Emit(c.prepareRequest(h, []byte(text)))
 	return nil
 }

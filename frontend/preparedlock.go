@@ -189,7 +189,8 @@ func (a *describeLock) String() string { return "describe: " + string(a.Text) }
 // perform implements action.
 func (a *describeLock) perform(c *conn, e wire.Envelope) error {
 	s, h := &a.lockStatement, e.Header
-	if f := c.whenPermitted(askedFirst{h, c.up.Emit, s.size()}, s, s.permissions(), func() *wire.Failure { return c.describe(h, s) }); f != nil {
+	kept := (&preparedStatement{lock: s.prepared}).memory()
+	if f := c.whenPermitted(askedFirst{h, c.up.Emit, kept}, s, s.permissions(), func() *wire.Failure { return c.describe(h, s) }); f != nil {
 		return c.answer(e, f)
 	}
 	return nil

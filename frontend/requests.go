@@ -150,7 +150,8 @@ func (c *conn) openStream(stream int16, w *watch) error {
 // watchAndCount stores the watch of a request's answer, and counts the request.
 func (c *conn) watchAndCount(h *wire.Header, w *watch) {
 	if w != nil {
-		c.watches.add(h.Stream, w)
+		w.kept = w.memory()
+		c.watch(h.Stream, w)
 		c.afterUse = w.kind == watchKeyspace
 		if w.kind == watchLogin {
 			c.started.Store(true)
