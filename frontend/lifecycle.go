@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -112,12 +113,15 @@ func (c *conn) farewell(cause error) {
 // an error could name addresses that clients do not know.
 func (c *conn) giveUp(cause error) {
 	f := &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
-	owed := c.operations.disown()
-	if s := c.performing; s != noStream && !c.streams.Open(s) && !slices.Contains(owed, s) {
-		owed = append(owed, s)
+	owed := map[int16]struct{}{} // a request that an operation has just sent to Cassandra is that of both
+	for _, stream := range c.operations.disown() {
+		owed[stream] = struct{}{}
 	}
-	c.streams.Each(func(stream int16) { c.post(c.failureEnvelope(stream, f)) })
-	for _, stream := range owed {
+	c.streams.Each(func(stream int16) { owed[stream] = struct{}{} })
+	if c.performing != noStream {
+		owed[c.performing] = struct{}{}
+	}
+	for _, stream := range slices.Sorted(maps.Keys(owed)) {
 		c.post(c.failureEnvelope(stream, f))
 	}
 }

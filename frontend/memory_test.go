@@ -14,6 +14,7 @@ import (
 	"music/frontend/classify"
 	"music/frontend/relay"
 	"music/frontend/traffic"
+	"music/frontend/wire"
 )
 
 // fakeSocket is a socket that takes everything, and from which what was fed to it is read.
@@ -194,4 +195,24 @@ func TestPreparedWriteFollowsItsTable(t *testing.T) {
 			require.NoError(t, m.feed(m.down, done))
 		}
 	}
+}
+
+// When the connection ends each request is answered once, also one that its operation has just sent to Cassandra and is about to leave.
+func TestTheEndIsToldOnce(t *testing.T) {
+	m := newMemoryConn(t, d4(), true)
+	o := m.begin(1)
+	o.free()
+	require.True(t, m.streams.Begin(1, false))
+	require.True(t, m.streams.Begin(2, false))
+	defer m.begin(3).end()
+	m.performing = 3
+	m.giveUp(errBackendLost)
+	o.end()
+	var told []int16
+	for got := m.client.got; len(got) > 0; {
+		e := wire.EnvelopeOf(got)
+		told = append(told, e.Stream)
+		got = got[e.Size():]
+	}
+	require.Equal(t, []int16{1, 2, 3}, told)
 }
