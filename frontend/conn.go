@@ -76,12 +76,15 @@ type pending struct {
 	keptAnswers    atomic.Int64  // bytes of answers that wait for the core
 	listing        chan struct{} // holds a value while an answer is made whose size is not known in advance
 	timestampsTold atomic.Bool   // see timestampWarning
+	answering      atomic.Bool   // a part of an answer has been forwarded, and the rest is to come: its stream is free already
 	awaited        atomic.Bool   // the direction up waits until every request has been answered
 	settled        chan struct{} // receives when awaited is set and a request has been answered
 }
 
-// busy reports whether a request of the client has no answer yet.
-func (p *pending) busy() bool { return p.streams.Any() || p.operations.count() > 0 }
+// busy reports whether a request of the client has no answer yet, or only a part of it.
+func (p *pending) busy() bool {
+	return p.streams.Any() || p.operations.count() > 0 || p.answering.Load()
+}
 
 // newConn returns the connection of an accepted client.
 func newConn(s *Server, client net.Conn) *conn {

@@ -1,9 +1,12 @@
 package frontend
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"music/frontend/traffic"
@@ -84,6 +87,41 @@ func TestDrainInTheMiddleOfARequest(t *testing.T) {
 				backend.send(1, rows(nil))
 				client.answer(1)
 				client.ended()
+			})
+		}
+	})
+}
+
+// An answer that has begun is delivered to its end: its stream is free from the first bytes on, but its client has only half of it.
+func TestDrainInTheMiddleOfAnAnswer(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		for _, begun := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				r := newPipedRig(t)
+				client, backend := r.login(d)
+				client.send(1, query("SELECT a FROM b.c"))
+				backend.answer(1)
+				answer := backend.framed(backend.envelope(t, 1, rows(noise(400_000))))
+				first := answer[:len(answer)*2/3]
+				received := make(chan []byte, 1)
+				go func() {
+					b, _ := io.ReadAll(client)
+					received <- b
+				}()
+				if begun {
+					_, _ = backend.Write(first)
+					synctest.Wait()
+					r.stop()
+				} else {
+					r.stop()
+					synctest.Wait()
+					_, _ = backend.Write(first)
+				}
+				synctest.Wait()
+				_, _ = backend.Write(answer[len(first):])
+				assert.True(t, bytes.Equal(answer, <-received), "begun %v", begun)
+				_ = client.Close()
+				r.waitServed()
 			})
 		}
 	})

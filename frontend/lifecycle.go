@@ -222,7 +222,7 @@ func (c *conn) checkProgress() {
 	h := &c.health
 	reads, writes := c.down.Arrivals(), c.down.Out.Progress()
 	stuck := writes == h.writes && writes%2 == 1
-	owed := c.streams.Any() || c.down.Unfinished() || c.down.Out.Full()
+	owed := c.streams.Any() || c.answering.Load() || c.down.Out.Full()
 	h.clientStill = inARow(h.clientStill, stuck)
 	h.backendStill = inARow(h.backendStill, owed && !stuck && reads == h.reads)
 	h.reads, h.writes = reads, writes

@@ -32,6 +32,9 @@ func (r *responses) Decide(e *wire.Envelope) (relay.Decision, error) {
 		return v, nil
 	}
 	if v == relay.Forward {
+		if !e.Whole() {
+			c.answering.Store(true)
+		}
 		c.streams.End(e.Stream)
 	}
 	c.sample.Answered(e.Stream)
@@ -175,6 +178,9 @@ func (r *responses) Flushed() {
 		c.server.answers.Acquire(0, c.done)
 	}
 	c.sample.Tell(c.server.Stats)
+	if c.answering.Load() && !c.down.HalfForwarded() {
+		c.answering.Store(false)
+	}
 	if c.draining() || c.awaited.Load() {
 		c.endIfDrained()
 	}

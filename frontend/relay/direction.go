@@ -51,8 +51,8 @@ const (
 
 // Direction carries envelopes from one socket to the other. Forwarded envelopes stay in the read
 // buffer as a run: bytes that are written with one call when nothing more can be read. Only an
-// envelope that is held back or edited ends a run. All methods but Post, Arrivals, Unfinished and
-// Late must be called by the goroutine of Run.
+// envelope that is held back or edited ends a run. All methods but Post, Arrivals and Late must be
+// called by the goroutine of Run.
 type Direction struct {
 	In  *Inbound  // must be set before Run
 	Out *Outbound // must be set before Run and Post
@@ -157,9 +157,6 @@ func (d *Direction) HalfForwarded() bool { return d.left > 0 }
 
 // Arrivals returns how often bytes have arrived. Any goroutine may call it.
 func (d *Direction) Arrivals() uint64 { return d.reads.Load() }
-
-// Unfinished reports whether the rest of an envelope is being waited for. Any goroutine may call it.
-func (d *Direction) Unfinished() bool { return d.since.Load() != 0 }
 
 // Late reports whether the rest of an envelope has been waited for longer than limit. Any goroutine
 // may call it.
