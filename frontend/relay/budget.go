@@ -64,13 +64,18 @@ func (b *Budget) Acquire(n int, done <-chan struct{}) bool {
 	return true
 }
 
-// try takes n bytes if there is room for them, and reports whether it has.
+// try takes n bytes if there is room for them, and reports whether it has. If not it takes nothing
+// meanwhile either, so that no other attempt fails because of this one.
 func (b *Budget) try(n int64) bool {
-	if used := b.used.Add(n); used <= int64(b.limit()) || used == n {
-		return true
+	for {
+		used := b.used.Load()
+		if used != 0 && used+n > int64(b.limit()) {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
 	}
-	b.used.Add(-n)
-	return false
 }
 
 // Account returns an empty account of the budget. Its waits end when done is closed.

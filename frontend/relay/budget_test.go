@@ -55,3 +55,22 @@ func TestBudgetFollowsItsLimit(t *testing.T) {
 	b.Give(8)
 	assert.False(t, b.try(8), "what is there stays, and nothing more comes")
 }
+
+// An attempt that finds no room takes nothing meanwhile: two that saw what each other was about to give back would both wait, though
+// nothing is taken any more, and nobody would wake them.
+func TestBudgetAttemptWithoutRoomTakesNothing(t *testing.T) {
+	const held = 60
+	var b *Budget
+	var seen []int64
+	b = NewBudget(func() int {
+		seen = append(seen, b.InUse())
+		return 100
+	})
+	b.Take(held)
+	over := make(chan struct{})
+	close(over)
+	require.False(t, b.Acquire(200, over))
+	for _, used := range seen {
+		require.EqualValues(t, held, used)
+	}
+}
