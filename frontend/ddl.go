@@ -38,6 +38,9 @@ func (c *conn) checkSchema(text []byte, r classify.Result) *wire.Failure {
 		marked = marked || c.server.CriticalByName != nil && c.server.CriticalByName(name[0], name[1])
 		return checkCritical(d, marked, critical)
 	case rewrite.SchemaView:
+		if head.Action == rewrite.Create && bytes.HasPrefix(head.Object.AppendTo(nil, text), []byte(catalog.CompanionPrefix)) {
+			return wire.Invalid("MUSIC_REFUSED: a name that begins with %s is that of a table of locks: give the view another one", catalog.CompanionPrefix)
+		}
 		if critical && head.Action == rewrite.Create {
 			return wire.Invalid("MUSIC_REFUSED: %s is critical: a materialised view on it would not be fenced: write a second table under the same lock instead", r.Table)
 		}
