@@ -107,6 +107,14 @@ func (e *entry) setDeadline(until time.Duration) {
 	e.k.c.timers.set(&e.timer, until)
 }
 
+// patience returns for how long the client of an entry that waits may be silent.
+func (e *entry) patience() time.Duration {
+	if e.passed { // it was told that it holds the lock
+		return e.lease
+	}
+	return e.k.c.opts.QueuedLease
+}
+
 // wake returns when the entry is to be looked at again.
 func (e *entry) wake() time.Duration {
 	if e.via == (SessionID{}) || e.phase != phaseHolding {
@@ -201,7 +209,7 @@ func (k *key) answerTimedOut(now Now, e *entry) {
 	default:
 		e.assignRef()
 		e.answer(k.grantOf(now, e))
-		e.setDeadline(now.Boot + k.c.opts.QueuedLease)
+		e.setDeadline(now.Boot + e.patience())
 		if e.ref == 0 && e.identity.token == ([16]byte{}) {
 			// Nobody can ever name it again.
 			e.abandon(0)

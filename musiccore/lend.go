@@ -149,7 +149,9 @@ func (k *key) passed(now Now, tk Ticket) {
 func (e *entry) wasPassed(now Now, has bool) {
 	if has {
 		e.passed, e.abandoned = true, false // whatever became of its LOCK here
-		e.setDeadline(now.Boot + e.lease)
+		if e.wait.op == 0 {
+			e.setDeadline(now.Boot + e.lease)
+		}
 		return
 	}
 	e.inBlock = true

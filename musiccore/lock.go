@@ -104,7 +104,9 @@ func (k *key) unlockEntry(now Now, op OpID, e *entry) {
 func (k *key) cancel(op OpID, e *entry) {
 	if e != nil {
 		e.wait.op = 0
-		e.abandon(0)
+		if !e.passed { // else its client was told that it holds the lock, whoever asked here
+			e.abandon(0)
+		}
 		return
 	}
 	for i, q := range k.queries {

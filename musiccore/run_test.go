@@ -298,3 +298,43 @@ func TestNothingOfARunIsMadePlain(t *testing.T) {
 	require.False(t, p.term().block.plain)
 	require.Zero(t, p.store.row.Owner)
 }
+
+// unsettledRun returns a run whose loan came back with the lock at reference 3, whose put has an unknown outcome: the
+// lender has to settle it before it grants that reference. before is done while the loan is out.
+func unsettledRun(t *testing.T, before func(*runOut)) *runOut {
+	t.Helper()
+	p := lentRun(t)
+	_, passed := p.unlockHere(2)
+	require.True(t, passed)
+	p.ref = 3
+	put := p.borrowed(Put)
+	before(p)
+	_, fx := p.borrower.core.End(p.borrower.time(), put, OutcomeUnknown)
+	require.Len(t, fx.Returns, 1)
+	p.end(fx.Returns[0].Ticket, fx.Returns[0].Outcome)
+	return p
+}
+
+// A client was told at the borrower that it holds. It keeps the lock if the borrower no longer waits for what it
+// had asked the lender.
+func TestWhoWasPassedTheLockKeepsItWithoutItsQuestion(t *testing.T) {
+	p := unsettledRun(t, func(*runOut) {})
+	p.expectWaiting(p.there[0])
+	p.collect(p.core.ClientGone(p.time(), p.there[0]))
+	_, op := p.begin(3, Get)
+	p.runFor(p.store, 100*time.Millisecond)
+	require.True(t, p.answerOf(op).Ticket.OK())
+}
+
+// A LOCK of such a client at the lender is answered in its time, and the lock stays for its lease.
+func TestWhoWasPassedTheLockIsAnsweredInTime(t *testing.T) {
+	var op OpID
+	p := unsettledRun(t, func(p *runOut) { op = p.lock(Request{Ref: 3, Wait: time.Second}) })
+	p.expectWaiting(op)
+	p.advance(time.Second)
+	p.answerOf(op)
+	p.advance(p.opts.QueuedLease + time.Second) // nothing can be settled so long
+	_, get := p.begin(3, Get)
+	p.runFor(p.store, 100*time.Millisecond)
+	require.True(t, p.answerOf(get).Ticket.OK())
+}
