@@ -24,6 +24,9 @@ func (k *key) renew(now Now) {
 	t := k.term
 	floor := max(t.renewal.floor, now.Clk)
 	if floor == 0 && t.renewal.blocksPuts {
+		if !t.open { // nobody knows when the clocks agree again: it is released without a Synch
+			t.synch.tries = k.c.opts.SettleTries
+		}
 		return
 	}
 	floor = max(floor, k.table.hidden)

@@ -186,3 +186,16 @@ func behindOthers(t *testing.T) (*harness, *fakeStore) {
 	s.beat[session(9)], s.beat[session(8)] = 1, 1
 	return h, s
 }
+
+// I11: a term that needs a Renew before its Synch is released without one while there is no clk() for it.
+func TestATermEndsAlthoughItsRenewHasNoClock(t *testing.T) {
+	h, s := newHolder(t)
+	put, _ := h.begin(1, Put)
+	h.clkOff = true
+	h.collect(h.core.Altered(h.time(), h.table, 0))
+	h.end(put, OutcomeUnknown)
+	h.unlock(1)
+	h.runFor(s, 2*time.Second)
+	require.Greater(t, s.row.Head, LockRef(1))
+	require.True(t, s.row.Dirty)
+}
