@@ -173,6 +173,10 @@ func (k *key) nextWake(now Now) time.Duration {
 		// It may be held back by clocks that differ: no event tells their end.
 		at = sooner(now.Boot, at, now.Boot+time.Second)
 	}
+	if k.orphanedHead() {
+		// It may be held back by a loan: no event tells its end.
+		at = sooner(now.Boot, at, now.Boot+time.Second)
+	}
 	if k.term != nil && len(k.queue.unnumbered) > 0 {
 		at = sooner(now.Boot, at, k.term.holder.plainAt())
 	}

@@ -339,3 +339,13 @@ func TestWhatIsLentIsNotReaped(t *testing.T) {
 	p.advance(p.opts.OpTimeout)
 	require.Greater(t, visit(), head)
 }
+
+// Who waits behind what was forgotten while it was lent is served as soon as the loan is over.
+func TestWhatWasLentIsReapedInTime(t *testing.T) {
+	p := lent(t)
+	p.borrow(p.now)
+	p.collect(p.core.Dropped(p.time(), p.key().Table))
+	next := p.lock(Request{Wait: time.Minute})
+	p.runFor(p.store, p.opts.OpTimeout+2*time.Second)
+	p.expectState(next, StateHeld)
+}
