@@ -29,8 +29,9 @@ var errNoClock = errors.New("the clocks of this proxy and of the cluster differ 
 
 // barrier ensures that every write that was sent as a plain one before the table was critical has a
 // stamp below closed: when each living proxy has followed the schema it raises closed and stores
-// the settings in one LWT (docs/design.md 4, "Becoming critical is a barrier"). It does not wait:
-// late names the proxies that have not followed yet, after which barrier must be called again.
+// the settings in one LWT, and looks again which proxies there are (docs/design.md 4, "Becoming
+// critical is a barrier"). It does not wait: late names the proxies that have not followed yet, after
+// which barrier must be called again.
 func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) (late []string, err error) {
 	known := t.stored
 	if known.err != nil {
@@ -53,7 +54,16 @@ func (s *schema) barrier(ctx context.Context, t *dataTable, version gocql.UUID) 
 	if late, err = s.heartbeat.lagging(ctx, s.applied, t.named); err != nil || len(late) > 0 {
 		return late, err
 	}
-	return nil, s.raise(ctx, t, known.text)
+	if err = s.raise(ctx, t, known.text); err != nil {
+		return nil, err
+	}
+	// A proxy whose first beat came after that look may have read music.tables before the raise, at a node
+	// that is behind, and forward plain writes for as long: above closed, in the end.
+	if late, err = s.heartbeat.lagging(ctx, s.applied, t.named); err != nil || len(late) > 0 {
+		t.stored = storedTable{closed: t.Closed, text: t.Settings.String(), unlocked: t.Settings.Unlocked}
+		t.Closed = 0 // it is not settled
+	}
+	return late, err
 }
 
 // closing returns the value to raise closed to: ahead of every allowed clock by which plain writes or

@@ -239,3 +239,39 @@ func TestABarrierAsksForTheTablesThatWereRead(t *testing.T) {
 	assert.Empty(t, late)
 	assert.Len(t, n.tablesAsked(), 1)
 }
+
+// A proxy that began to beat after the sessions were looked at may have read music.tables before the raise,
+// and stand for a node that is behind: then plain writes come through it above closed. It is seen after the
+// raise. The table waits for it, and closed is raised once more when it has followed.
+func TestABarrierWaitsForAProxyThatStartsMeanwhile(t *testing.T) {
+	n, s := closingBefore(t, applied(true))
+	looks, newcomer := 0, seenSession{beat: 1, addr: "there"}
+	s.heartbeat.others.read = func(context.Context, []gocql.UUID) (map[gocql.UUID]seenSession, error) {
+		if looks++; looks == 1 {
+			return map[gocql.UUID]seenSession{}, nil
+		}
+		return map[gocql.UUID]seenSession{{1}: newcomer}, nil
+	}
+	s.applied.digest = gocql.UUID{6}
+	table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{5}, Marked: true}}
+	late, err := s.barrier(t.Context(), table, gocql.UUID{7})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"there"}, late)
+	assert.Zero(t, table.Closed, "it is not settled")
+	require.Len(t, n.tablesAsked(), 1)
+	first := table.stored.closed
+	assert.NotZero(t, first, "by which it is retired")
+	assert.Equal(t, table.Settings.String(), table.stored.text)
+
+	late, err = s.barrier(t.Context(), table, gocql.UUID{7})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"there"}, late)
+	assert.Empty(t, n.tablesAsked(), "not before that one has followed")
+
+	newcomer.schema = s.applied.digest
+	late, err = s.barrier(t.Context(), table, gocql.UUID{7})
+	require.NoError(t, err)
+	assert.Empty(t, late)
+	assert.Greater(t, table.Closed, first)
+	assert.Len(t, n.tablesAsked(), 1)
+}
