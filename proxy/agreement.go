@@ -53,7 +53,10 @@ func (s *schema) keep(ctx context.Context, before map[[16]byte]*dataTable, found
 	}
 	for id, old := range before {
 		same := func(t *dataTable) bool { return t.ID == id || t.keyspace == old.keyspace && t.name == old.name }
-		if slices.ContainsFunc(found, same) {
+		if i := slices.IndexFunc(found, same); i >= 0 {
+			if found[i].precedes(old) && doubtful() {
+				found[i], late = old, []string{disagreeing}
+			}
 			continue
 		}
 		if s.stillStored(ctx, old) && doubtful() {
@@ -97,6 +100,13 @@ func (t *dataTable) loses(old *dataTable) bool {
 		return false
 	}
 	return !t.Made || t.Generation != old.Generation
+}
+
+// precedes reports whether a table as read was created before another one of its name: then the node that
+// was read may have missed that this one was dropped.
+func (t *dataTable) precedes(other *dataTable) bool {
+	at := t.created()
+	return t.ID != other.ID && at != 0 && at < other.created()
 }
 
 // shown returns the settings with which a table is published until its own are in effect: those of

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -69,6 +70,40 @@ func TestNothingOpensOnTheWordOfANodeThatIsBehind(t *testing.T) {
 		if !c.keeps {
 			assert.Empty(t, late, name)
 			assert.NotContains(t, kept, old, name)
+			continue
+		}
+		assert.Equal(t, []*dataTable{old}, kept, name)
+		assert.Equal(t, []string{disagreeing}, late, name)
+	}
+}
+
+// Nor does a table that was made before it and has its name still, at a node that has missed DROP and CREATE:
+// the locks would end, and music.tables would say that the table is plain. One that was made after it takes its
+// place at once, since writes go there; so does one whose id does not tell.
+func TestNoOlderTableTakesTheNameOfOneWithLocks(t *testing.T) {
+	version, host := gocql.UUID{7}, gocql.UUID{7}.String() // as the played node says
+	made := func(at int64) *dataTable {
+		return &dataTable{keyspace: "k", name: "t", Critical: catalog.Critical{ID: gocql.UUIDFromTime(time.UnixMicro(at)), Made: true, Marked: true}}
+	}
+	old, chosen := made(tableMade), made(tableMade)
+	chosen.ID = tableID("chosen by hand")
+	for name, c := range map[string]struct {
+		home  string
+		found *dataTable
+		keeps bool
+	}{
+		"older":                      {"another", made(tableMade - 1000), true},
+		"older, and all agree":       {host, made(tableMade - 1000), false},
+		"later":                      {"another", made(tableMade + 1000), false},
+		"nobody knows when it began": {"another", chosen, false},
+	} {
+		n := startCQLNode(t, nil)
+		n.saysAlways(noRow("id", "closed", "settings"))
+		s := &schema{schemaReader: schemaReader{session: n.session, home: func() string { return c.home }, node: host}}
+		kept, late := s.keep(t.Context(), map[[16]byte]*dataTable{old.ID: old}, []*dataTable{c.found}, version)
+		if !c.keeps {
+			assert.Equal(t, []*dataTable{c.found}, kept, name)
+			assert.Empty(t, late, name)
 			continue
 		}
 		assert.Equal(t, []*dataTable{old}, kept, name)
