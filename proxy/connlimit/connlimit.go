@@ -183,3 +183,14 @@ func Trust(ctx context.Context) bool {
 	c, _ := ctx.Value(contextKey{}).(*conn)
 	return c == nil || c.trust()
 }
+
+// Trusted reports whether [Trust] has been called for the connection of a request.
+func Trusted(ctx context.Context) bool {
+	c, _ := ctx.Value(contextKey{}).(*conn)
+	if c == nil {
+		return true
+	}
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	return c.state == stateTrusted
+}

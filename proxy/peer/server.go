@@ -25,15 +25,17 @@ import (
 
 // Bounds of the resources that another proxy, or a client that pretends to be one, can use.
 const (
-	maxQuestion  = 1 << 20                // bytes; a routing key has 64 KiB at most
-	maxTrusted   = 8192                   // open connections of proxies: 1024 of each of eight may wait for locks
-	maxUntrusted = 1024                   // open connections on which no accepted question has come yet
-	maxEach      = 256                    // … of one address: as many may a proxy open at once
-	readLimit    = 5 * time.Second        // for a question to arrive
-	writeLimit   = 10 * time.Second       // for a reply to be read
-	idleLimit    = 3 * time.Minute        // longer than unusedLimit, so that the other side closes first
-	closeLimit   = 300 * time.Millisecond // for the last replies
-	maxHeaders   = 8 << 10                // bytes
+	maxQuestion   = 1 << 20                // bytes; a routing key has 64 KiB at most
+	smallQuestion = 16 << 10               // bytes; of an unknown sender a larger one …
+	largeAtOnce   = 16                     // … is read beside so many others at most
+	maxTrusted    = 8192                   // open connections of proxies: 1024 of each of eight may wait for locks
+	maxUntrusted  = 1024                   // open connections on which no accepted question has come yet
+	maxEach       = 256                    // … of one address: as many may a proxy open at once
+	readLimit     = 5 * time.Second        // for a question to arrive
+	writeLimit    = 10 * time.Second       // for a reply to be read
+	idleLimit     = 3 * time.Minute        // longer than unusedLimit, so that the other side closes first
+	closeLimit    = 300 * time.Millisecond // for the last replies
+	maxHeaders    = 8 << 10                // bytes
 )
 
 // MaxListed is the most locks that one proxy lists.
@@ -81,12 +83,13 @@ type Server struct {
 	seen     nonces
 	log      zerolog.Logger
 	draining atomic.Bool
+	large    chan struct{} // holds a value for each large question of an unknown sender that is being read
 }
 
 // NewServer returns a server; Serve starts it. session returns the proxy's own session: a question
 // to any other is refused. log should be sampled: any client that reaches the port can cause lines.
 func NewServer(secret string, session func() musiccore.SessionID, s Sections, q Queues, log zerolog.Logger) *Server {
-	return &Server{sections: s, queues: q, session: session, seal: seal(secret), log: log}
+	return &Server{sections: s, queues: q, session: session, seal: seal(secret), log: log, large: make(chan struct{}, largeAtOnce)}
 }
 
 // Listen opens the port for other proxies and returns the address that they dial. [Server.Serve]
@@ -149,7 +152,7 @@ func (s *Server) handler() http.Handler {
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, f func(context.Context, question) reply) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(readLimit))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxQuestion))
+	body, err := s.read(w, r)
 	_ = control.SetReadDeadline(time.Time{}) // no more is read, but the end of the connection is still to be seen
 	status, told := http.StatusBadRequest, []byte("the question is too large, or has not arrived in time")
 	version, ok := understood(r.Header.Get(headerVersion))
@@ -170,6 +173,24 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, f func(context.C
 	w.Header().Set(headerSeal, s.seal.response(r.Header, status, told))
 	w.WriteHeader(status)
 	_, _ = w.Write(told) //nolint:gosec // JSON that a proxy reads, and no browser
+}
+
+// errCrowded means that too many large questions of unknown senders are being read.
+var errCrowded = errors.New("too many large questions at once")
+
+// read reads a question. Until it is known who sends it one that is large, or does not say how large it is,
+// waits for one of few places: else all that strangers care to send would be in memory before their seal is
+// checked.
+func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if size := r.ContentLength; (size < 0 || size > smallQuestion) && !connlimit.Trusted(r.Context()) {
+		select {
+		case s.large <- struct{}{}:
+			defer func() { <-s.large }()
+		case <-time.After(readLimit):
+			return nil, errCrowded
+		}
+	}
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, maxQuestion)) //nolint:wrapcheck // only that there is one is told
 }
 
 // reply carries out a question of the right version.
