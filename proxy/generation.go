@@ -41,8 +41,9 @@ type generation struct {
 }
 
 // generation reads the generation of a table's companion, or begins it. It returns errRaced if
-// another proxy was first.
-func (s *schema) generation(ctx context.Context, t *dataTable) (*generation, error) {
+// another proxy was first, and nil without an error if another companion of the name is counted and this one
+// is not sure to be the later.
+func (s *schema) generation(ctx context.Context, t *dataTable, sure func() bool) (*generation, error) {
 	g := &generation{keyspace: t.keyspace, table: t.name, companion: t.Generation, first: 1}
 	var companion gocql.UUID
 	var first, last int64
@@ -59,6 +60,8 @@ func (s *schema) generation(ctx context.Context, t *dataTable) (*generation, err
 		g.first = musiccore.LockRef(first)
 		g.last.Store(last)
 		return g, nil
+	case !sure():
+		return nil, nil //nolint:nilnil // as said above
 	default:
 		g.first = musiccore.LockRef(last) + 1
 		begin = s.session.Query("UPDATE music.generations SET companion = ?, first = ?, last = ? WHERE keyspace_name = ? AND table_name = ? IF companion = ? AND last = ?",
@@ -185,18 +188,22 @@ func (r *schemaReader) readCompanionID(ctx context.Context, t *dataTable) error 
 	return nil
 }
 
-// count finds or begins the generation of a table, so that it can give references.
-func (s *schema) count(ctx context.Context, t *dataTable) error {
+// count finds or begins the generation of a table, so that it can give references. sure is asked whether
+// the companion is the last of its name. late names what must be waited for first.
+func (s *schema) count(ctx context.Context, t *dataTable, sure func() bool) (late []string, err error) {
 	if t.counted.Load() != nil {
-		return nil
+		return nil, nil
 	}
-	g, err := s.generation(ctx, t)
-	if err != nil {
-		return err
+	g, err := s.generation(ctx, t, sure)
+	switch {
+	case err != nil:
+		return nil, err
+	case g == nil:
+		return []string{disagreeing}, nil
 	}
 	t.counted.Store(g)
 	s.countFrom(t)
-	return nil
+	return nil, nil
 }
 
 // countFrom tells the cores the first reference of a table's generation.

@@ -17,6 +17,9 @@ import (
 	"music/musiccore"
 )
 
+// sure is what a proxy knows of a lock table on which all nodes agree.
+func sure() bool { return true }
+
 // endless is a generation that has all references.
 func endless() *generation {
 	g := &generation{first: 1}
@@ -89,7 +92,7 @@ func TestReferencesOfGenerationsDoNotMeet(t *testing.T) {
 		table := &dataTable{keyspace: "bank", name: "accounts", Critical: catalog.Critical{ID: [16]byte{companion / 3}, Generation: uuid.UUID{companion + 1}}}
 		var both [2]*generation
 		for i, s := range proxies {
-			g, err := s.generation(ctx, table)
+			g, err := s.generation(ctx, table, sure)
 			require.NoError(t, err)
 			assert.Greater(t, g.first, highest, "above all of the generations before")
 			both[i] = g
@@ -117,7 +120,7 @@ func TestReferencesOfGenerationsDoNotMeet(t *testing.T) {
 func TestReferencesAreAskedForSeldom(t *testing.T) {
 	c := &counters{rows: map[string]map[string][]byte{}}
 	n := startCQLNode(t, c.answer)
-	g, err := (&schema{schemaReader: schemaReader{session: n.session}}).generation(t.Context(), &dataTable{keyspace: "bank", name: "accounts", Critical: catalog.Critical{Generation: uuid.UUID{1}}})
+	g, err := (&schema{schemaReader: schemaReader{session: n.session}}).generation(t.Context(), &dataTable{keyspace: "bank", name: "accounts", Critical: catalog.Critical{Generation: uuid.UUID{1}}}, sure)
 	require.NoError(t, err)
 	for guard := musiccore.LockRef(1); guard < frontend.MaxRef; guard += guard/7 + 1 {
 		require.NoError(t, g.admit(t.Context(), n.session, gives(guard)))
@@ -141,7 +144,7 @@ func TestNoReferencesBeforeTheyAreCounted(t *testing.T) {
 		}
 		n.saysAlways(failure)
 		assert.Error(t, known.admit(t.Context(), n.session, gives(6)), name)
-		_, err := (&schema{schemaReader: schemaReader{session: n.session}}).generation(t.Context(), &dataTable{})
+		_, err := (&schema{schemaReader: schemaReader{session: n.session}}).generation(t.Context(), &dataTable{}, sure)
 		assert.Error(t, err, name)
 	}
 	assert.EqualValues(t, 5, known.last.Load())
@@ -177,4 +180,36 @@ func TestOneLockTableIsMade(t *testing.T) {
 	}
 	assert.Equal(t, closed(5).companionDDL(counted), closed(9).companionDDL(counted))
 	assert.NotEqual(t, closed(5).companionDDL(uuid.Nil), closed(5).companionDDL(counted))
+}
+
+// A proxy whose node has missed that a lock table was dropped and made anew does not begin the generation of
+// the old one again: the proxies that give references of the present one could not raise their number.
+func TestNoGenerationBeginsAtANodeThatIsBehind(t *testing.T) {
+	version, host := gocql.UUID{7}, gocql.UUID{7}.String() // as the played node says
+	old, present := uuid.UUID{1}, uuid.UUID{2}
+	for name, c := range map[string]struct {
+		home      string
+		companion uuid.UUID
+		begins    bool
+		late      []string
+	}{
+		"behind":              {"another", old, false, []string{disagreeing}},
+		"the one in use":      {"another", present, false, nil},
+		"another, all agree":  {host, uuid.UUID{3}, true, nil},
+		"another, not agreed": {"another", uuid.UUID{3}, false, []string{disagreeing}},
+	} {
+		rows := &counters{rows: map[string]map[string][]byte{"bank.t": {"companion": present[:], "first": bigint(1), "last": bigint(firstReferences)}}}
+		n, s := closingBefore(t, applied(true))
+		n.says(rows.answer)
+		s.home, s.node, s.tables = func() string { return c.home }, host, catalog.NewTables()
+		table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{1}, Made: true, Marked: true, Generation: c.companion}}
+		table.stored = storedTable{closed: 5, text: table.Settings.String()}
+		late, err := s.settle(t.Context(), table, table, version, musiccore.SessionID{})
+		require.NoError(t, err, name)
+		assert.Equal(t, c.late, late, name)
+		assert.Equal(t, c.begins, rows.lwts > 0, name)
+		used := &generation{keyspace: "bank", table: "t", companion: present, first: 1}
+		used.last.Store(firstReferences)
+		assert.Equal(t, c.begins, used.admit(t.Context(), n.session, gives(firstReferences+1)) != nil, name)
+	}
 }

@@ -372,13 +372,15 @@ func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql
 		s.publish(t, "")
 		return nil, nil
 	}
-	if !t.Made {
+	made := !t.Made
+	if made {
 		if late, err = s.makeCompanion(ctx, t, version); err != nil || len(late) > 0 {
 			return late, err
 		}
 	}
-	if err := s.count(ctx, t); err != nil {
-		return nil, err
+	// A node that is behind may have a companion that is gone.
+	if late, err = s.count(ctx, t, func() bool { return made || s.agreed(ctx, version) }); err != nil || len(late) > 0 {
+		return late, err
 	}
 	s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
 		return c.Strict(now, t.ID, t.Settings.Strict, self)
