@@ -117,10 +117,17 @@ func (q *asking) ahead(g Grant) string {
 	return "somebody else holds it"
 }
 
-// statement returns the next LOCK. Without WAIT the proxy decides how long it waits.
+// statement returns the next LOCK. Without WAIT the proxy decides how long it waits, unless the answer would
+// come too late for this client.
 func (q *asking) statement() string {
-	wait := ""
-	if left := q.until - Boottime(); !q.Forever && left < leastWait {
+	wait, left := "", leastWait
+	if !q.Forever {
+		left = min(left, q.until-Boottime())
+	}
+	if timeout := q.session.options.Timeout; timeout > 0 {
+		left = min(left, timeout/2)
+	}
+	if left < leastWait {
 		wait = fmt.Sprintf(" WAIT %dms", max(0, left.Milliseconds()))
 	}
 	if q.ref != 0 {

@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -24,5 +25,27 @@ func TestWhatARenewalIsTold(t *testing.T) {
 		{"", busy, busy},
 	} {
 		assert.Equal(t, tc.want, renewed(Grant{State: tc.state}, tc.err), "%s %v", tc.state, tc.err)
+	}
+}
+
+// A LOCK is answered before the client stops waiting for the answer: else its place is never known.
+func TestALockIsAnsweredInTime(t *testing.T) {
+	for _, tc := range []struct {
+		timeout, wait time.Duration
+		forever       bool
+		want          string
+	}{
+		{10 * time.Second, 0, true, ""},
+		{10 * time.Second, time.Hour, false, ""},
+		{time.Second, 0, true, " WAIT 500ms"},
+		{time.Second, time.Hour, false, " WAIT 500ms"},
+		{time.Second, -time.Second, false, " WAIT 0ms"},
+		{0, 0, true, ""}, // the driver's own, which is longer
+	} {
+		q := &asking{Asking: Asking{Forever: tc.forever, Wait: time.Hour}, session: &Session{options: Options{Timeout: tc.timeout}}, key: Named("x"), token: "T"}
+		q.until = Boottime() + tc.wait
+		assert.Equal(t, "LOCK music.named WHERE name = 'x'"+tc.want+" TOKEN T", q.statement(), "%+v", tc)
+		q.ref = 5
+		assert.Equal(t, "LOCK music.named WHERE name = 'x' USING LOCK 5"+tc.want, q.statement(), "%+v", tc)
 	}
 }
