@@ -25,6 +25,8 @@ func (k *key) forceTerm(now Now, q query) {
 		k.addQuery(q)
 	case t.open && !t.covers(q.ref):
 		k.c.answer(Answer{Op: q.op, Grant: Grant{Ref: q.ref, State: StateReleased}})
+	case t.open && k.awaitsRun(): // who has the lock is not known here
+		k.addQuery(q)
 	case t.open:
 		k.noteForced(t.holder, q)
 		k.giveBack(now, q.op, StateLost)
@@ -36,7 +38,11 @@ func (k *key) forceTerm(now Now, q query) {
 // forceFromRow answers a Force by a QUORUM read of the row. It returns false while it is unknown
 // whether the head's session lives.
 func (k *key) forceFromRow(now Now, q query) bool {
-	if k.term != nil {
+	switch {
+	case k.term == nil:
+	case k.term.open && k.awaitsRun():
+		return false
+	default:
 		delete(k.c.ops, q.op)
 		k.forceTerm(now, q)
 		return true

@@ -181,6 +181,28 @@ func TestAnUnlockAtTheLenderDuringARun(t *testing.T) {
 	p.expectState(p.there[1], StateHeld)
 }
 
+// FORCE during a run ends who has the lock by then, not the one with whom the run began.
+func TestForceDuringARun(t *testing.T) {
+	p := lentRun(t)
+	_, passed := p.unlockHere(2)
+	require.True(t, passed)
+	op := p.force()
+	p.runFor(p.store, 10*time.Millisecond)
+	p.expectWaiting(op)
+	p.end(p.calledBack(3).Returns[0].Ticket, OutcomeAcked)
+	p.expectState(p.there[0], StateHeld)
+	p.runFor(p.store, 100*time.Millisecond)
+	g := p.expectState(op, StateReleased)
+	require.True(t, g.Applied)
+	require.Equal(t, LockRef(3), g.Ref)
+	p.expectForced(3)
+	_, op = p.begin(2, Put)
+	p.expectError(op, ErrReleased)
+	_, op = p.begin(3, Put)
+	p.expectError(op, ErrLost)
+	p.expectState(p.there[1], StateHeld)
+}
+
 // An operation that waits for a run and is cancelled, or has waited too long, gets no ticket: nobody would
 // end it.
 func TestAnOperationIsCancelledDuringARun(t *testing.T) {
