@@ -135,3 +135,25 @@ func BenchmarkScrape(b *testing.B) {
 		scrape(r)
 	}
 }
+
+// What was done under a loan that came back too late is counted once, where the client is told.
+func TestALoanThatCameBackLateIsCountedOnce(t *testing.T) {
+	a, b, between := linked(t, func(o *musiccore.Options) { o.OpTimeout = 500 * time.Millisecond })
+	k := handingOut(t, a)
+	ref := b.held(k)
+	put := b.begin(k, ref, musiccore.Put)
+	require.NotZero(t, put.Ticket.Loan)
+	between.hangUp()
+	released := make(chan musiccore.Answer, 1)
+	a.Unlock(k, ref, anna(), func(a musiccore.Answer) { released <- a })
+	b.of(k).call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
+		return c.Hear(now, musiccore.Hint{Key: k, To: b.life.id(), Kind: musiccore.HintRecall, Last: ref})
+	})
+	verdict := make(chan musiccore.Verdict, 1)
+	go func() { verdict <- b.verdict(put.Ticket, musiccore.OutcomeAcked) }()
+	require.Equal(t, musiccore.StateReleased, (<-released).Grant.State)
+	between.mend()
+	require.Equal(t, musiccore.VerdictLost, <-verdict)
+	const name = "music_fenced_off_total"
+	assert.InDelta(t, 1, values(t, a.registry)[name]+values(t, b.registry)[name], 0)
+}

@@ -226,7 +226,7 @@ func (l *locks) End(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict,
 		v, wait = musiccore.VerdictUncertain, l.verdictOf(s, t)
 	}
 	s.carryOut(now, effects)
-	if v == musiccore.VerdictLost {
+	if v == musiccore.VerdictLost && t.Lent == nil { // what was done under a loan is counted by its borrower
 		s.metrics.fencedOff.Inc()
 	}
 	return v, wait
