@@ -31,7 +31,7 @@ type logWriter struct {
 
 // newLogWriter writes to out until it is closed.
 func newLogWriter(out io.Writer) *logWriter {
-	w := &logWriter{out: out, lines: make(chan []byte, maxLogLines), ending: make(chan struct{}), done: make(chan struct{})}
+	w := &logWriter{out: &wholeLines{out: out}, lines: make(chan []byte, maxLogLines), ending: make(chan struct{}), done: make(chan struct{})}
 	go w.run()
 	return w
 }
@@ -49,6 +49,24 @@ func (w *logWriter) Write(line []byte) (int, error) {
 	w.held.Add(-n)
 	w.dropped.Add(1)
 	return len(line), nil
+}
+
+// wholeLines ends a line of which only a part was written, as by a full disk, before the next one.
+type wholeLines struct {
+	out  io.Writer
+	torn bool
+}
+
+// Write writes one line.
+func (w *wholeLines) Write(line []byte) (int, error) {
+	if w.torn {
+		if _, err := w.out.Write([]byte{'\n'}); err != nil {
+			return 0, err
+		}
+	}
+	n, err := w.out.Write(line)
+	w.torn = err != nil && n > 0
+	return n, err
 }
 
 // run writes lines until ending, and then those that are left.

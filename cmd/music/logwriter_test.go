@@ -93,6 +93,38 @@ func TestLogWhoseReaderHasGone(t *testing.T) {
 	assert.Equal(t, uint64(1), w.dropped.Load())
 }
 
+// fullDisk takes half a line, and then nothing, until there is room.
+type fullDisk struct {
+	full bool
+	left int
+	got  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (d *fullDisk) Write(b []byte) (int, error) {
+	if !d.full {
+		return d.got.Write(b)
+	}
+	n, _ := d.got.Write(b[:min(len(b), d.left)])
+	d.left -= n
+	return n, syscall.ENOSPC
+}
+
+// A line of which a full disk took only a part spoils no other: the next one begins behind it.
+func TestAFullDiskSpoilsOneLine(t *testing.T) {
+	d := &fullDisk{full: true, left: 3}
+	w := &logWriter{out: &wholeLines{out: d}}
+	w.dropped.Store(1)
+	w.put([]byte(`{"n":1}` + "\n")) // torn
+	w.put([]byte(`{"n":2}` + "\n"))
+	d.full = false
+	w.put([]byte(`{"n":3}` + "\n"))
+	lines := strings.Split(d.got.String(), "\n")
+	require.Len(t, lines, 4, d.got.String())
+	assert.Equal(t, []string{`{"n`, `{"n":3}`}, lines[:2])
+	assert.Contains(t, lines[2], `"dropped":3`, "the two, and one before")
+}
+
 // SIGTERM ends the program whatever hangs: the proxy itself, its log, or both. SIGHUP never does.
 func TestSignalEndsWhateverHangs(t *testing.T) {
 	for _, proxyHangs := range []bool{false, true} {
