@@ -16,7 +16,11 @@ func (p *process) follow(ctx context.Context, reloads <-chan config.Config) {
 	for {
 		select {
 		case cfg := <-reloads:
+			before := p.limits.Load().Connections
 			p.applySettings(cfg)
+			if cfg.Limits.MaxConnections > before {
+				checkFiles(cfg.Limits.MaxConnections, p.log)
+			}
 		case <-ctx.Done():
 			return
 		}

@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"testing"
 	"testing/synctest"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -47,6 +49,33 @@ func TestConfigurationsAreTakenOver(t *testing.T) {
 		assert.False(t, p.critical.grown.Load())
 		assert.Equal(t, two, p.critical.now().CriticalRules(), "they never shrink")
 		assert.True(t, p.critical.names("bank", "notes"))
+		cancel()
+		p.running.Wait()
+	})
+}
+
+// A configuration that comes later and allows more clients is looked at like the first one: the process may not
+// be able to open as many files. One that allows no more says nothing again.
+func TestMoreConnectionsThanFilesAreSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var log bytes.Buffer
+		reloads, cfg := make(chan config.Config), config.Default()
+		p := &process{log: zerolog.New(&log)}
+		p.applySettings(cfg)
+		p.running.Go(func() { p.follow(ctx, reloads) })
+		for _, c := range []struct {
+			more int
+			said bool
+		}{{0, false}, {1 << 40, true}, {1 << 40, false}, {-1, false}} {
+			next := cfg
+			next.Limits.MaxConnections += c.more
+			log.Reset()
+			reloads <- next
+			synctest.Wait()
+			assert.Equal(t, c.said, bytes.Contains(log.Bytes(), []byte("ulimit -n")), "%+v: %s", c, log.String())
+		}
 		cancel()
 		p.running.Wait()
 	})
