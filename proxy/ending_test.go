@@ -139,3 +139,14 @@ func TestHealthIsToldToTheEnd(t *testing.T) {
 	_ = client.Close()
 	assert.Zero(t, health("/ready"))
 }
+
+// A certificate towards drivers that cannot be read ends the start at once, not when Cassandra answers.
+func TestAWrongCertificateEndsTheStart(t *testing.T) {
+	cfg := config.Default()
+	cfg.Cassandra.ContactPoints = []string{"127.0.0.1:1"} // nobody answers
+	cfg.Listen.Address, cfg.Listen.Metrics = "127.0.0.1:0", ""
+	cfg.Listen.TLSCert, cfg.Listen.TLSKey = "/no/such", "/no/such"
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	assert.ErrorContains(t, Run(ctx, cfg, Logs{Log: zerolog.Nop(), Audit: zerolog.Nop()}, nil), "/no/such")
+}

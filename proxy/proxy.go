@@ -44,6 +44,10 @@ func Run(ctx context.Context, cfg config.Config, logs Logs, reloads <-chan confi
 	p.registry.MustRegister(beside...)
 	p.applySettings(cfg)
 	checkFiles(cfg.Limits.MaxConnections, log)
+	var err error
+	if p.drivers, err = certs.Drivers(cfg.Listen, sampled(log)); err != nil {
+		return err
+	}
 	health, err := listenHealth(ctx, cfg.Listen, log)
 	if err != nil {
 		return err
@@ -122,6 +126,7 @@ type process struct {
 	auditLog zerolog.Logger
 	registry *prometheus.Registry
 	home     *home
+	drivers  *certs.Source                   // TLS towards drivers; nil without
 	limits   atomic.Pointer[frontend.Limits] // the present limits of clients
 	critical criticalRules
 	health   string                      // the address of metrics and health; empty = none
@@ -157,10 +162,6 @@ func (p *process) serve(ctx context.Context, server *frontend.Server, m *members
 		return err
 	}
 	d := newListenerGate(p.cfg.Listen.Address, &p.ready)
-	source, err := certs.Drivers(p.cfg.Listen, sampled(p.log))
-	if err != nil {
-		return err
-	}
 	if err := d.open(ctx); err != nil {
 		return err
 	}
@@ -172,7 +173,7 @@ func (p *process) serve(ctx context.Context, server *frontend.Server, m *members
 	if m != nil {
 		followers.Go(func() { m.run(following, d, server.Tell) })
 	}
-	err = server.Serve(ctx, source.Listener(d))
+	err := server.Serve(ctx, p.drivers.Listener(d))
 	stop()
 	followers.Wait()
 	p.log.Info().Msg("the proxy no longer serves drivers")
