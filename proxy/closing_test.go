@@ -232,3 +232,27 @@ func TestTheCoresAreToldOfEveryClosed(t *testing.T) {
 		assert.True(t, lwt[0].Action.(musiccore.Apply).Swap.Set.Row.Dirty, "case %d: the row is older than closed", i)
 	}
 }
+
+// A table was critical from its CREATE on if its comment and all its columns were written then, as its id tells:
+// a RENAME of all columns writes both anew.
+func TestWhoIsBornCritical(t *testing.T) {
+	second := time.Second.Microseconds()
+	at := func(written int64) []columnRow { return []columnRow{{name: "a", written: written}, {name: "b", written: written}} }
+	id, chosen := gocql.UUIDFromTime(time.UnixMicro(tableMade)), gocql.UUID(tableID("chosen by hand"))
+	for name, c := range map[string]struct {
+		id      gocql.UUID
+		comment int64
+		columns []columnRow
+		born    bool
+	}{
+		"by its CREATE":          {id, tableMade + second, at(tableMade + second), true},
+		"by an ALTER":            {id, tableMade + second, at(tableMade), false},
+		"all columns renamed":    {id, tableMade + 3600*second, at(tableMade + 3600*second), false},
+		"its id was chosen":      {chosen, tableMade, at(tableMade), true},
+		"no columns were read":   {id, tableMade, nil, false},
+		"not written by CREATE?": {id, 0, at(0), false},
+	} {
+		table := &dataTable{written: c.comment, Critical: catalog.Critical{ID: c.id, Marked: true}}
+		assert.Equal(t, c.born, table.commentSince(c.columns), name)
+	}
+}

@@ -127,11 +127,13 @@ func (t *dataTable) setColumns(rows []columnRow, release string) {
 	t.cover(partition, clustering)
 }
 
-// commentSince reports whether the comment marks the table, and is as old as all of its columns. A
-// CREATE writes them at once; an ALTER writes the properties anew, and no column that it leaves alone.
+// commentSince reports whether the comment marks the table, and is as old as all of its columns and as the
+// table's id, if that tells. A CREATE makes them at once; an ALTER writes the properties anew, and no column that it leaves
+// alone: a RENAME may leave none.
 func (t *dataTable) commentSince(rows []columnRow) bool {
 	later := func(c columnRow) bool { return c.written != t.written }
-	return t.Marked && !t.named && t.written != 0 && len(rows) > 0 && !slices.ContainsFunc(rows, later)
+	renamed := t.created() != 0 && t.written-t.created() >= musiccore.ClockGap.Microseconds()
+	return t.Marked && !t.named && t.written != 0 && !renamed && len(rows) > 0 && !slices.ContainsFunc(rows, later)
 }
 
 // manyCells reports whether a column has a cell for each of its elements or fields.
