@@ -237,7 +237,9 @@ func TestTheCoresAreToldOfEveryClosed(t *testing.T) {
 // a RENAME of all columns writes both anew.
 func TestWhoIsBornCritical(t *testing.T) {
 	second := time.Second.Microseconds()
-	at := func(written int64) []columnRow { return []columnRow{{name: "a", written: written}, {name: "b", written: written}} }
+	at := func(written int64) []columnRow {
+		return []columnRow{{name: "a", written: written}, {name: "b", written: written}}
+	}
 	id, chosen := gocql.UUIDFromTime(time.UnixMicro(tableMade)), gocql.UUID(tableID("chosen by hand"))
 	for name, c := range map[string]struct {
 		id      gocql.UUID

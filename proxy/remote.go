@@ -271,12 +271,14 @@ func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 }
 
 // local gives other proxies access to this proxy's core: it implements peer.Sections and
-// peer.Queues.
+// peer.Queues. Who asks for a reference takes it for one of this session, so the cache of those that are
+// elsewhere is not believed: it may be older than a Takeover.
 type local struct{ locks *locks }
 
 // Lock implements peer.Sections.
 func (l local) Lock(ctx context.Context, k musiccore.Key, q musiccore.Request, to musiccore.SessionID) musiccore.Answer {
 	q.Via = to
+	l.locks.forget(refKey{k, q.Ref})
 	a := await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.locks.lockHere(k, q, done) })
 	if to != (musiccore.SessionID{}) && a.Grant.State == musiccore.StateHeld {
 		a.Ticket = l.locks.lendAtOnce(k, a.Grant.Ref, to)
@@ -286,6 +288,7 @@ func (l local) Lock(ctx context.Context, k musiccore.Key, q musiccore.Request, t
 
 // Unlock implements peer.Sections.
 func (l local) Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client, back musiccore.Return) musiccore.Answer {
+	l.locks.forget(refKey{k, r})
 	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
 		return l.locks.unlockHere(k, r, by, back, done)
 	})
@@ -293,6 +296,7 @@ func (l local) Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef,
 
 // Begin implements peer.Sections.
 func (l local) Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, to musiccore.SessionID) musiccore.Answer {
+	l.locks.forget(refKey{k, r})
 	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
 		return l.locks.beginHere(k, r, kind, to, done)
 	})

@@ -223,6 +223,27 @@ func TestReferenceOfAnEndedSessionGoesOn(t *testing.T) {
 	assert.Equal(t, musiccore.StateReleased, given.Grant.State)
 }
 
+// An answer of the session that had a reference may come when this proxy has taken that over, after a partition.
+// Other proxies, which ask this one for it, are not sent back to that session.
+func TestALateAnswerHidesNoReference(t *testing.T) {
+	a, b := two(t)
+	c := startStation(t, a.cluster)
+	k := keyOf("x")
+	ref := a.held(k)
+	b.put(k, ref)
+	a.ended()
+	a.stop()
+	b.put(k, ref) // taken over
+	b.found(refKey{k, ref}, a.life.id(), nil)
+	last := c.put(k, ref)
+	b.found(refKey{k, ref}, a.life.id(), nil)
+	assert.Greater(t, b.put(k, ref), last)
+	b.found(refKey{k, ref}, a.life.id(), nil)
+	assert.Equal(t, musiccore.StateHeld, c.lock(k, musiccore.Request{Ref: ref}).Grant.State)
+	b.found(refKey{k, ref}, a.life.id(), nil)
+	assert.Equal(t, musiccore.StateReleased, c.unlock(k, ref).Grant.State)
+}
+
 // FORCE through any proxy ends the lock where its holder is.
 func TestForceIsCarriedOutByTheOwner(t *testing.T) {
 	a, b := two(t)
