@@ -61,7 +61,7 @@ func (s *schema) generation(ctx context.Context, t *dataTable, sure func() bool)
 		g.last.Store(last)
 		return g, nil
 	case !sure():
-		return nil, nil //nolint:nilnil // as said above
+		return nil, nil
 	default:
 		g.first = musiccore.LockRef(last) + 1
 		begin = s.session.Query("UPDATE music.generations SET companion = ?, first = ?, last = ? WHERE keyspace_name = ? AND table_name = ? IF companion = ? AND last = ?",

@@ -61,7 +61,7 @@ type tries struct {
 func newHeartbeat(s *gocql.Session, c *clock, o musiccore.Options, config sessionConfig, log zerolog.Logger) *heartbeat {
 	l := &heartbeat{session: s, clock: c, options: o, config: config, log: log, seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "music_beat_seconds",
-		Help:    "Time of an acknowledged beat of this proxy. One is due each third of session-lease; all locks are lost if none is acknowledged within session-lease.",
+		Help:    "Time of an acknowledged beat of this proxy. One is due each third of session-lease; the session ends if none is acknowledged within session-lease.",
 		Buckets: prometheus.ExponentialBuckets(1e-3, 3, 10),
 	})}
 	l.drops = log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
@@ -79,7 +79,7 @@ func newHeartbeat(s *gocql.Session, c *clock, o musiccore.Options, config sessio
 func (l *heartbeat) register(r prometheus.Registerer) {
 	r.MustRegister(l.seconds, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "music_session_lease_left_seconds",
-		Help: "Time left of the session lease: at 0 all locks of this proxy are lost. Normally between two thirds of session-lease and all of it.",
+		Help: "Time left of the session lease: at 0 the session ends, and clients can go on with its locks only where these are taken over. Normally between two thirds of session-lease and all of it.",
 	}, func() float64 { return l.self.Load().Left(l.clock.now()).Seconds() }))
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
@@ -266,7 +266,7 @@ func (l *heartbeat) replace(locks *locks, s *schema) {
 	if trouble := l.tries.trouble.Swap(nil); trouble != nil {
 		line = line.Str("last_trouble", *trouble)
 	}
-	line.Msg("the session has ended: its beats were not acknowledged in time, or another process has written them; all its locks are lost")
+	line.Msg("the session has ended: its beats were not acknowledged in time, or another process has written them; clients that do not go on elsewhere lose their locks")
 	next := l.rejoin()
 	l.tries.last = 0
 	locks.each(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Rejoin(now, next) })

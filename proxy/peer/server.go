@@ -190,7 +190,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 			return nil, errCrowded
 		}
 	}
-	return io.ReadAll(http.MaxBytesReader(w, r.Body, maxQuestion)) //nolint:wrapcheck // only that there is one is told
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, maxQuestion))
 }
 
 // reply carries out a question of the right version.
