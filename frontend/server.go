@@ -322,9 +322,10 @@ func (l *Limits) checkLabel(label, what string) *wire.Failure {
 	return nil
 }
 
-// checkWaits refuses an operation if too many of the connection wait already.
+// checkWaits refuses an operation if too many of the connection wait already. What goes on with a request
+// about which Cassandra was asked first is not one of them.
 func (c *conn) checkWaits() *wire.Failure {
-	if most := c.server.Limits().Waits; c.operations.count() >= most {
+	if most := c.server.Limits().Waits; int(c.operations.busy.Load()) >= most {
 		return wire.Invalid("MUSIC_UNAVAILABLE: %d operations of this connection wait already (max-waits-per-connection): try again when some have their answer; nothing was done", most)
 	}
 	return nil
