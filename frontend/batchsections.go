@@ -245,9 +245,14 @@ func (m *batchSections) readKeys() *wire.Failure {
 }
 
 // run takes the locks and sends the batch when it has all of them. It blocks for at most the wait
-// of a LOCK without WAIT, and then until the keys are synchronised.
+// of a LOCK without WAIT, less what it has waited for its tables, and then until the keys are
+// synchronised.
 func (m *batchSections) run(o operation) *wire.Failure {
-	limit, cancel := context.WithTimeout(context.Background(), m.conn.longestWait())
+	end := m.children[0].until // all have the same
+	if end.IsZero() {
+		end = time.Now().Add(m.conn.longestWait())
+	}
+	limit, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	for _, k := range m.keys {
 		if f := m.lock(limit, k); f != nil {
