@@ -297,21 +297,25 @@ func (c *conn) refuseCondition(stream int16, x *conditionalWrite, answer []byte)
 	if x.first.prepared != nil && !message {
 		return answer
 	}
-	return c.answerIfValid(stream, x.Doubtful(), answer)
+	texts, kept := x.Doubtful(), len(answer)
+	for _, text := range texts {
+		kept += len(text)
+	}
+	return c.answerIfValid(stream, texts, kept, answer)
 }
 
 // answerIfValid returns the answer for the client if texts is empty. Else it has Cassandra prepare
 // them one after another, and returns nil: the client gets Cassandra's error, or answer if there is
-// none.
-func (c *conn) answerIfValid(stream int16, texts [][]byte, answer []byte) []byte {
+// none. kept is how many bytes wait for that.
+func (c *conn) answerIfValid(stream int16, texts [][]byte, kept int, answer []byte) []byte {
 	switch {
 	case len(texts) == 0:
 		return answer
 	case !c.streams.Begin(stream, true):
 		return c.failureEnvelope(stream, inUse(stream))
 	}
-	c.watch(stream, &watch{kind: watchRights, kept: len(answer), allowed: func() {
-		if now := c.answerIfValid(stream, texts[1:], answer); now != nil {
+	c.watch(stream, &watch{kind: watchRights, kept: kept, allowed: func() {
+		if now := c.answerIfValid(stream, texts[1:], kept, answer); now != nil {
 			c.post(now)
 		}
 	}})
