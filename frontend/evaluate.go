@@ -1,6 +1,9 @@
 package frontend
 
 import (
+	"math"
+	"slices"
+
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
@@ -8,7 +11,7 @@ import (
 	"music/frontend/wire"
 )
 
-// whenEvaluated has Cassandra evaluate terms of a write, on the client's own connection and the
+// whenEvaluated has Cassandra evaluate the terms of q, on the client's own connection and the
 // stream of its request, and calls act with their values; nil for null. If Cassandra refuses the
 // question, the client gets that error; no lock has been taken then.
 func (c *conn) whenEvaluated(asked askedFirst, q statement.Query, act func(values [][]byte) *wire.Failure) *wire.Failure {
@@ -35,13 +38,13 @@ func (c *conn) whenEvaluated(asked askedFirst, q statement.Query, act func(value
 	if len(q.Values) > 0 {
 		p.Flags = primitive.QueryFlagValues
 	}
-	body := p.AppendTo(queryBody(q.Text), c.version)
+	body := p.AppendTo(queryBody(slices.Concat([]byte("SELECT "), q.Text, []byte(" FROM system.local"))), c.version)
 	h = wire.Header{Version: h.Version, Stream: h.Stream, OpCode: primitive.OpCodeQuery, Length: uint32(len(body))}
 	asked.emit(append(h.AppendTo(make([]byte, 0, wire.HeaderSize+len(body))), body...))
 	return nil
 }
 
-// evaluated puts values in the place of the terms that Question asks for. The statement is no longer
+// evaluated puts values in the place of the terms that Ask adds. The statement is no longer
 // the prepared one.
 func (s *lockStatement) evaluated(values [][]byte) (f *wire.Failure) {
 	s.Statement, f = s.Answered(values)
@@ -57,14 +60,39 @@ func (a *lockExecution) runWith(values [][]byte) *wire.Failure {
 	return a.runEvaluated()
 }
 
-// question returns the first question of a statement of the batch, and the index of that statement.
-func (b *lockedBatch) question() (int, statement.Query) {
+// maxQuestion is how long a question about a batch is, in bytes, before no further statement is asked
+// about with it.
+const maxQuestion = 64 << 10
+
+// ask returns a question about statements of the batch, and how many of its terms are of each; nil if
+// there is nothing to ask. The last ones may be left for another question.
+func (b *lockedBatch) ask() (q statement.Query, terms []int) {
 	for i := range b.children {
-		if s := &b.children[i]; s.unlockedChild == nil {
-			if q := s.Question(); len(q.Text) > 0 {
-				return i, q
-			}
+		s := &b.children[i]
+		if len(q.Text) > maxQuestion || len(q.Values)+len(s.Values) > math.MaxUint16 {
+			break
+		}
+		n := s.Ask(&q)
+		if n > 0 && terms == nil {
+			terms = make([]int, len(b.children))
+		}
+		if n > 0 {
+			terms[i] = n
 		}
 	}
-	return 0, statement.Query{}
+	return q, terms
+}
+
+// evaluated puts values in the place of the terms that ask has counted.
+func (b *lockedBatch) evaluated(values [][]byte, terms []int) *wire.Failure {
+	for i, n := range terms {
+		if n == 0 {
+			continue
+		}
+		if f := b.children[i].evaluated(values[:n]); f != nil {
+			return f
+		}
+		values = values[n:]
+	}
+	return nil
 }

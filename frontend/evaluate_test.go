@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
@@ -64,7 +65,7 @@ func TestKeysThatCassandraEvaluates(t *testing.T) {
 	})
 }
 
-// All statements of a batch are asked about; those of a BATCH text at once.
+// All statements of a batch are asked about at once.
 func TestBatchesThatCassandraEvaluates(t *testing.T) {
 	r, g := evaluatingRig(t)
 	client, backend := r.login(dialect{version: v4})
@@ -83,10 +84,42 @@ func TestBatchesThatCassandraEvaluates(t *testing.T) {
 	require.Equal(t, boolean(false), client.answer(1).(*message.RowsResult).Data[0][0])
 	<-g.unlocked
 	client.send(1, &message.Batch{Children: []*message.BatchChild{{Query: two}, {Query: "DELETE FROM bank.texts WHERE id = 'a'"}, {Query: two}}})
-	answer("SELECT (text) (f()) FROM system.local", []byte("a"))
-	answer("SELECT (text) (f()) FROM system.local", []byte("a"))
+	answer("SELECT (text) (f()), (text) (f()) FROM system.local", []byte("a"), []byte("a"))
 	assert.Equal(t, "a", (<-g.locked).PK)
 	assert.Len(t, backend.answer(1).(*message.Batch).Children, 3)
+	backend.send(1, &message.VoidResult{})
+	client.answer(1)
+	<-g.unlocked
+}
+
+// A batch of many statements takes a few questions, not one for each.
+func TestALargeBatchIsAskedAboutInFewQuestions(t *testing.T) {
+	const statements, values = 5000, 20
+	r, g := evaluatingRig(t)
+	client, backend := r.login(dialect{version: v4})
+	m := &message.Batch{}
+	for i := range statements {
+		child := &message.BatchChild{Query: "UPDATE bank.texts SET n = 1 WHERE id = f(" + strings.Repeat("?, ", values-1) + "?)"}
+		for range values {
+			child.Values = append(child.Values, primitive.NewValue(number(int32(i))))
+		}
+		m.Children = append(m.Children, child)
+	}
+	client.send(1, m)
+	for questions := 1; ; questions++ {
+		q, ok := backend.answer(1).(*message.Query)
+		if !ok {
+			break
+		}
+		require.LessOrEqual(t, questions, 10)
+		of := make([][]byte, strings.Count(q.Query, "f("))
+		for i := range of {
+			of[i] = []byte("a")
+		}
+		assert.Len(t, q.Options.PositionalValues, values*len(of))
+		backend.send(1, questioned(of...))
+	}
+	assert.Equal(t, "a", (<-g.locked).PK)
 	backend.send(1, &message.VoidResult{})
 	client.answer(1)
 	<-g.unlocked

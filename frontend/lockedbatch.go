@@ -151,21 +151,18 @@ func (b *lockedBatch) permissions(t *catalog.Table) permission {
 	return need
 }
 
-// runPermitted has Cassandra evaluate what it must, one statement after another, and carries out
-// the batch for a client that has the permissions. inPlace means that its request is being
-// performed.
+// runPermitted has Cassandra evaluate what it must, and carries out the batch for a client that has
+// the permissions. inPlace means that its request is being performed.
 func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 	if f := cmp.Or(b.checkWaits(), b.checkNow()); f != nil {
 		return f
 	}
-	if i, q := b.question(); len(q.Text) > 0 {
-		rest := *b
-		rest.children = slices.Clone(b.children)
+	if q, terms := b.ask(); terms != nil {
 		return b.conn.whenEvaluated(b.asksFirst(inPlace), q, func(values [][]byte) *wire.Failure {
-			if f := rest.children[i].evaluated(values); f != nil {
+			if f := b.evaluated(values, terms); f != nil {
 				return f
 			}
-			return rest.runPermitted(false)
+			return b.runPermitted(false)
 		})
 	}
 	return b.runEvaluated(inPlace)

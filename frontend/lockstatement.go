@@ -224,7 +224,8 @@ func (a *lockExecution) runPermitted() *wire.Failure {
 	if a.lock.simple != nil {
 		return a.runOnKey()
 	}
-	if q := a.lock.Question(); len(q.Text) > 0 {
+	var q statement.Query
+	if a.lock.Ask(&q) > 0 {
 		later := a.detached()
 		return a.conn.whenEvaluated(a.asksFirst(), q, later.runWith)
 	}

@@ -16,21 +16,21 @@ type typedTerm struct {
 	cqlType string
 }
 
-// Question returns the SELECT by which Cassandra evaluates the terms of a write that must be known
-// before it is carried out and that the proxy cannot evaluate: functions, sums and casts in its key,
-// its IF and its additions. Its text is empty if there are none. Answered takes the values.
-func (s *Statement) Question() (q Query) {
-	for i, t := range s.unevaluated() {
-		q.add([2]string{"SELECT ", ", "}[min(i, 1)])
-		q.Text = append(q.Text, s.selection(t)...)
-		for _, value := range s.valuesOf(t.Span) {
-			q.Values = append(q.Values, bytes.Clone(value))
+// Ask adds to a question the terms of a write that must be known before it is carried out and that
+// the proxy cannot evaluate: functions, sums and casts in its key, its IF and its additions. Cassandra
+// evaluates them as the selection of a SELECT. It returns how many they are; Answered takes the values.
+func (s *Statement) Ask(question *Query) (terms int) {
+	for _, t := range s.unevaluated() {
+		if len(question.Text) > 0 {
+			question.add(", ")
 		}
+		question.Text = append(question.Text, s.selection(t)...)
+		for _, value := range s.valuesOf(t.Span) {
+			question.Values = append(question.Values, bytes.Clone(value))
+		}
+		terms++
 	}
-	if len(q.Text) > 0 {
-		q.add(" FROM system.local")
-	}
-	return q
+	return terms
 }
 
 // selection returns a term as one of the selection of a SELECT, which Cassandra takes for a value of
@@ -49,7 +49,7 @@ func (s *Statement) selection(t typedTerm) []byte {
 }
 
 // Answered returns the statement with Cassandra's values, nil for null, in the place of the terms
-// of Question.
+// that Ask adds.
 func (s *Statement) Answered(values [][]byte) (Statement, *wire.Failure) {
 	var edits []edit
 	for i, t := range s.unevaluated() {
@@ -69,7 +69,7 @@ func (s *Statement) valuesOf(span rewrite.Span) [][]byte {
 	return s.Values[from:to]
 }
 
-// unevaluated returns the terms that Question asks for, in the order of the text.
+// unevaluated returns the terms that Ask adds, in the order of the text.
 func (s *Statement) unevaluated() (all []typedTerm) {
 	if s.Critical == nil || !s.IsBatchOrWrite() || !s.has(computes) {
 		return nil
@@ -85,7 +85,7 @@ func (s *Statement) unevaluated() (all []typedTerm) {
 	return all
 }
 
-// computes reports whether a statement has a term in a place that Question looks at which is neither
+// computes reports whether a statement has a term in a place that Ask looks at which is neither
 // a single literal nor a marker. It does not allocate.
 func computes(st *rewrite.Statement) bool {
 	other := func(t rewrite.Term) bool { return t.Kind == rewrite.TermOther }
