@@ -118,3 +118,31 @@ func TestNothingIsDeletedThatANodeBehindDoesNotKnow(t *testing.T) {
 	read := musiccore.Command{Key: synch.Key, Action: musiccore.ReadStamps{Closed: 5, Clk: 6}}
 	assert.Equal(t, musiccore.StatusUnknown, x.do(t.Context(), read).Status)
 }
+
+// What Cassandra does not take back, as a value of before the column had its constraint, is said to whoever waits for the key, in
+// Cassandra's words. Where the table has changed meanwhile that is no reason: it is tried again.
+func TestWhatCassandraDoesNotTakeBackIsSaid(t *testing.T) {
+	const words = "Column value does not satisfy value constraint for column 'v'"
+	for _, changes := range []bool{false, true} {
+		version := make([]byte, 16)
+		n := startCQLNode(t, func(a asked) message.Message {
+			switch {
+			case a.text == "BATCH" && changes:
+				version = []byte("another version.")
+				fallthrough
+			case a.text == "BATCH":
+				return &message.Invalid{ErrorMessage: words}
+			case strings.Contains(a.text, " FROM system.local"):
+				return rowOf("schema_version", version, "lease", bigint(time.Now().UnixMilli()))
+			}
+			return unevenPartition(100)(a)
+		})
+		table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{1}}}
+		tables := newCriticalTables()
+		tables.set(map[[16]byte]*dataTable{table.ID: table})
+		x := &executor{session: n.session, tables: tables}
+		r := x.do(t.Context(), musiccore.Command{Key: musiccore.Key{Table: table.ID, PK: string(bigint(9)[4:])}, Action: musiccore.Synch{Fence: 100}})
+		assert.Equal(t, map[bool]musiccore.Status{false: musiccore.StatusTooLarge, true: musiccore.StatusUnknown}[changes], r.Status)
+		require.ErrorContains(t, r.Cause, words)
+	}
+}

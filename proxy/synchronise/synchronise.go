@@ -14,9 +14,11 @@ import (
 	"music/musiccore"
 )
 
-// Why an attempt ended early. errTooLarge lasts until the key shrinks, errNotAgreed for a moment.
+// Why an attempt ended early. errTooLarge lasts until the key shrinks, errNotTaken until its values or
+// what Cassandra demands of them change, errNotAgreed for a moment.
 var (
 	errTooLarge  = errors.New("row is larger than Cassandra takes")
+	errNotTaken  = errors.New("Cassandra does not take back a value that it has")
 	errNotAgreed = errors.New("nodes do not agree on the schema")
 )
 
@@ -58,7 +60,7 @@ type Target struct {
 // or of a later one, reads at QUORUM and fences in turn.
 //
 // StatusTooLarge is the result until the key changes; Cause says why, errNotSynchronisable if it is
-// the table. StatusUnavailable: too few replicas are alive, by Cassandra's answer.
+// the table, errNotTaken if Cassandra refuses a value. StatusUnavailable: too few replicas are alive, by Cassandra's answer.
 func Run(ctx context.Context, in Cluster, k Target, a musiccore.Synch) musiccore.Result {
 	p, err := newPartition(ctx, in, k)
 	if err != nil {
@@ -74,7 +76,7 @@ func newPartition(ctx context.Context, in Cluster, k Target) (partition, error) 
 	if err != nil {
 		return p, err
 	}
-	p.now = view.now
+	p.now, p.version = view.now, view.version
 	described, err := view.tableDescription(ctx, in, k)
 	if err != nil {
 		return p, err
@@ -101,11 +103,12 @@ func newPartition(ctx context.Context, in Cluster, k Target) (partition, error) 
 // clock.
 type partition struct {
 	Cluster
-	table tableLayout
-	pk    []cqlTerm
-	now   int
-	host  string // id of the node to ask, "" for any
-	sizes sizes
+	table   tableLayout
+	pk      []cqlTerm
+	now     int
+	host    string     // id of the node to ask, "" for any
+	version gocql.UUID // of the schema by which the key is read and written
+	sizes   sizes
 }
 
 // run reads the partition and writes it back.
@@ -124,7 +127,7 @@ func (p partition) run(ctx context.Context, a musiccore.Synch) musiccore.Result 
 func failed(err error) musiccore.Result {
 	var few *gocql.RequestErrUnavailable
 	switch {
-	case errors.Is(err, errNotSynchronisable), errors.Is(err, errTooLarge):
+	case errors.Is(err, errNotSynchronisable), errors.Is(err, errTooLarge), errors.Is(err, errNotTaken):
 		return musiccore.Result{Status: musiccore.StatusTooLarge, Cause: err}
 	case errors.As(err, &few):
 		return musiccore.Result{Status: musiccore.StatusUnavailable, Cause: &refusal.ShortError{
@@ -178,10 +181,25 @@ func (p partition) write(ctx context.Context, b mutation) error {
 	for _, w := range b.writes {
 		batch.Query(w.text, bound(w.values)...)
 	}
-	if err := batch.ExecContext(ctx); err != nil {
-		return fmt.Errorf("write the partition back: %w", err)
+	err := batch.ExecContext(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case p.notTaken(ctx, err):
+		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
-	return nil
+	return fmt.Errorf("write the partition back: %w", err)
+}
+
+// notTaken reports whether Cassandra has refused a mutation for its values: a constraint of a column, or
+// a guardrail, may be newer than they are. It is not sure where the schema has changed meanwhile.
+func (p partition) notTaken(ctx context.Context, err error) bool {
+	var refused gocql.RequestError
+	if !errors.As(err, &refused) || refused.Code() != gocql.ErrCodeInvalid {
+		return false
+	}
+	view, _, err := askView(ctx, p.Cluster)
+	return err == nil && view.version == p.version
 }
 
 // bound returns values for the driver to bind. nil becomes UNSET, never null.
