@@ -63,3 +63,19 @@ func TestRefusedAttemptsAreAudited(t *testing.T) {
 	}
 	assert.Empty(t, told)
 }
+
+// Where Cassandra takes the role from the certificate of clients' connections it ignores what they log in as, and so does the audit.
+func TestTheAuditHasTheRoleOfTheCertificate(t *testing.T) {
+	for given, want := range map[string]string{"app": "app", "": "anna"} {
+		told := make(chan Refusal, 1)
+		r := rightsRig(t, untouchableLocks{}, func(o *Options) {
+			o.RoleByCertificate, o.Audit = func() string { return given }, func(refusal Refusal) { told <- refusal }
+		})
+		client, backend := r.loginAs(d4(), "anna")
+		client.send(1, query("LOCK bank.accounts WHERE id = 'x'"))
+		backend.answer(1)
+		backend.send(1, &message.Unauthorized{ErrorMessage: "no"})
+		client.failure(1)
+		assert.Equal(t, want, (<-told).By.Role)
+	}
+}

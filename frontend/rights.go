@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"cmp"
 	"encoding/binary"
 	"strings"
 	"sync"
@@ -199,7 +200,11 @@ type Refusal struct {
 
 // auditClient returns the client, for the audit.
 func (c *conn) auditClient() musiccore.Client {
-	return musiccore.Client{Role: c.claimedRole, Address: c.address}
+	who := musiccore.Client{Role: c.claimedRole, Address: c.address}
+	if given := c.server.RoleByCertificate; given != nil {
+		who.Role = cmp.Or(given(), who.Role)
+	}
+	return who
 }
 
 // audit reports a refused statement.

@@ -56,6 +56,9 @@ type Cluster struct {
 	// Roles says that clients have a role even if Cassandra asks for no login: it takes the role from
 	// the certificate of their connections.
 	Roles bool
+	// RoleByCertificate returns the role that Cassandra gives all clients by that certificate, whatever
+	// they log in as; "" if it gives none. It must not block. It may be nil.
+	RoleByCertificate func() string
 }
 
 // Schema gives the server access to Cassandra's schema.

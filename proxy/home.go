@@ -24,6 +24,15 @@ type home struct {
 	current   atomic.Int64 // index of the address that answered last
 	settled   atomic.Bool  // there are other proxies: this one must stay with its node
 	host      atomic.Pointer[string]
+	role      atomic.Pointer[string] // that the node gives clients by their certificate, as it was last asked; nil = not yet
+}
+
+// roleOfClients returns the role that the node gives all clients by their certificate; "" if it gives none.
+func (h *home) roleOfClients() string {
+	if role := h.role.Load(); role != nil {
+		return *role
+	}
+	return ""
 }
 
 // newHome returns the home of the configured contact points. It reads the TLS files.

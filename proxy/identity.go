@@ -67,8 +67,13 @@ func (p *process) checkIdentity(ctx context.Context) error {
 	switch {
 	case errors.Is(err, errNameless):
 		return fmt.Errorf("%w: %w", errIdentity, err)
-	case err != nil || role == "":
+	case err != nil:
 		return err
+	}
+	p.home.role.Store(&role)
+	switch {
+	case role == "":
+		return nil
 	case role != allowed:
 		return fmt.Errorf("%w: bind its identity to no role, or allow that one with cassandra-tls-clients-role: %q", errIdentity, role)
 	case !p.cfg.Music.Locks:

@@ -77,6 +77,9 @@ func TestWhomNodesTakeClientsFor(t *testing.T) {
 		p.cfg.Cassandra = config.Cassandra{Username: "music", Password: "secret", TLSClientsCert: "cert.pem", TLSClientsRole: tc.allowed}
 		p.cfg.Music.Locks = tc.want == errOwnRole //nolint:errorlint // of the table
 		assert.ErrorIs(t, p.awaitIdentity(t.Context()), tc.want, name)
+		if tc.want == nil {
+			assert.Equal(t, tc.allowed, p.options(netip.AddrPort{}, nil).RoleByCertificate(), name)
+		}
 	}
 }
 

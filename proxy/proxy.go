@@ -145,7 +145,10 @@ func (p *process) isReady() bool {
 // options returns the options of a server without locks.
 func (p *process) options(advertise netip.AddrPort, stats *traffic.Stats) frontend.Options {
 	return frontend.Options{
-		Cluster: frontend.Cluster{Dial: p.home.dial, Advertise: advertise, Roles: p.cfg.Cassandra.TLSClientsRole != ""},
+		Cluster: frontend.Cluster{
+			Dial: p.home.dial, Advertise: advertise,
+			Roles: p.cfg.Cassandra.TLSClientsRole != "", RoleByCertificate: p.home.roleOfClients,
+		},
 		Timeouts: frontend.Timeouts{
 			HandshakeTimeout: p.cfg.Limits.HandshakeTimeout, MessageTimeout: p.cfg.Limits.MessageTimeout, BackendTimeout: p.cfg.Limits.BackendTimeout,
 			DrainTimeout: p.cfg.Limits.ShutdownTimeout, MaxWait: p.cfg.Music.MaxWait,
