@@ -75,4 +75,5 @@ func TestPanicInAnAnswerEndsOneConnection(t *testing.T) {
 		relayed(healthy, itsBackend, 1, query("SELECT a FROM b.c"), rows(nil))
 	}
 	running.Wait()
+	r.holds(0, "nothing is counted of a request that nobody answers any more")
 }

@@ -73,11 +73,16 @@ func (o operation) finish(last func()) {
 
 // run is finish for a function that frees the stream itself.
 func (o operation) run(last func()) {
-	o.conn.guard(func() {
+	err := caught(func() error {
 		last()
 		o.end()
 		o.conn.endIfDrained()
+		return nil
 	})
+	if err != nil { // the operation stays: the end of the connection answers it
+		o.conn.countKept(-o.conn.operations.keepsNothing(o.id))
+		o.conn.end(err)
+	}
 }
 
 // finishLater is finish in a goroutine of its own, so last may block; it must call free before the
@@ -213,6 +218,17 @@ func (o *operations) keeps(id uint64, n int) bool {
 		o.pending[id] = p
 	}
 	return ok
+}
+
+// keepsNothing notes that an operation keeps nothing any more, and returns how many bytes it has kept.
+func (o *operations) keepsNothing(id uint64) (kept int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if p, ok := o.pending[id]; ok {
+		kept, p.kept = p.kept, 0
+		o.pending[id] = p
+	}
+	return kept
 }
 
 // remove ends an operation, and returns how many bytes it has kept.

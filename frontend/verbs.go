@@ -226,8 +226,8 @@ func (a *lockExecution) list() *wire.Failure {
 			return
 		}
 		c.countAnswer(len(raw))
+		defer c.countAnswer(-len(raw))
 		o.answer(raw)
-		c.countAnswer(-len(raw))
 	})
 	return nil
 }
