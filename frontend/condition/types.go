@@ -154,7 +154,9 @@ func elementsOf(value []byte, width int) (elements [][]byte, ok bool) {
 	if len(value) == 0 {
 		return nil, true
 	}
-	for n := cur.Int() * width; n > 0 && !cur.Bad; n-- {
+	n := cur.Int() * width
+	elements = make([][]byte, 0, max(0, min(n, len(value)/4))) // each has its length before it
+	for ; n > 0 && !cur.Bad; n-- {
 		elements = append(elements, cur.Value())
 	}
 	return elements, !cur.Bad && cur.At == len(value)
@@ -172,8 +174,8 @@ func fieldsOf(value []byte) (fields [][]byte) {
 
 // empty reports whether a collection has no elements.
 func empty(value []byte) bool {
-	elements, _ := elementsOf(value, 1)
-	return len(elements) == 0
+	cur := wire.Cursor{Body: value}
+	return len(value) == 0 || cur.Int() <= 0
 }
 
 // lookUp returns the value of a key in a map, or nil.
@@ -218,13 +220,13 @@ func normalise(kind datatype.DataType, value []byte) ([]byte, *wire.Failure) {
 		return value, nil
 	}
 	elements, _ := elementsOf(value, width)
-	entries := slices.Collect(slices.Chunk(elements, width))
+	entries := slices.AppendSeq(make([][][]byte, 0, len(elements)/width), slices.Chunk(elements, width))
 	compare := comparisonOf(key)
 	slices.SortStableFunc(entries, func(a, b [][]byte) int { return compare(a[0], b[0]) })
 	slices.Reverse(entries) // the last of equal ones is kept
 	entries = slices.CompactFunc(entries, func(a, b [][]byte) bool { return compare(a[0], b[0]) == 0 })
 	slices.Reverse(entries)
-	normalised := binary.BigEndian.AppendUint32(nil, uint32(len(entries)))
+	normalised := binary.BigEndian.AppendUint32(make([]byte, 0, len(value)), uint32(len(entries)))
 	for _, entry := range entries {
 		for _, element := range entry {
 			normalised = append(binary.BigEndian.AppendUint32(normalised, uint32(len(element))), element...)
@@ -257,11 +259,17 @@ func fits(kind datatype.DataType, value []byte) bool {
 
 // fitElements reports whether the elements of a collection fit their types; none may be null.
 func fitElements(value []byte, kinds ...datatype.DataType) bool {
-	elements, ok := elementsOf(value, len(kinds))
-	for i, element := range elements {
-		ok = ok && element != nil && fits(kinds[i%len(kinds)], element)
+	if len(value) == 0 {
+		return true
 	}
-	return ok
+	cur := wire.Cursor{Body: value}
+	n := cur.Int() * len(kinds)
+	for i := 0; i < n && !cur.Bad; i++ {
+		if element := cur.Value(); element == nil || !fits(kinds[i%len(kinds)], element) {
+			return false
+		}
+	}
+	return !cur.Bad && cur.At == len(value)
 }
 
 // fitFields reports whether the fields of a tuple fit their types; each may be null.
