@@ -7,6 +7,7 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -166,4 +167,24 @@ func TestAnswersHaveRoomBesideWhatWaits(t *testing.T) {
 	backend.send(1, &message.VoidResult{})
 	client.answer(1)
 	r.holds(0, "all is answered")
+}
+
+// Large conditions of all clients are evaluated a few at a time, since each takes many times its bytes for a moment; others are not held up.
+func TestLargeConditionsAreEvaluatedAFewAtATime(t *testing.T) {
+	r, _ := holdingRig(t)
+	for range evaluationsAtOnce {
+		r.server.evaluating <- struct{}{}
+	}
+	small, itsBackend := r.login(dialect{version: v4})
+	client, backend := r.login(dialect{version: v4})
+	client.send(1, largeWrite("UPDATE bank.accounts USING LOCK 1 SET balance = 6 WHERE id = 'x' IF n = ?"))
+	small.send(1, query("UPDATE bank.accounts USING LOCK 2 SET balance = 6 WHERE id = 'y' IF balance = 5"))
+	backend.answer(1)
+	itsBackend.answer(1)
+	backend.send(1, questioned(nil))
+	itsBackend.send(1, balances(bigint(6)))
+	assert.IsType(t, &message.RowsResult{}, small.answer(1))
+	client.silent()
+	<-r.server.evaluating
+	client.answer(1)
 }

@@ -96,15 +96,16 @@ type Timeouts struct {
 // Server serves CQL clients. Each client has its own connection to the home node.
 type Server struct {
 	Options
-	buffers   relay.Buffers
-	memory    *relay.Budget  // for requests
-	answers   *relay.Budget  // for answers: a request that is held may wait for one, so it must leave them room
-	listing   chan struct{}  // holds a value for each LIST LOCKS that is being answered
-	clientLog zerolog.Logger // Log with a bound, for events that clients cause
-	prepared  *preparedStatements
-	turns     turns
-	groups    groups
-	lastID    atomic.Uint64
+	buffers    relay.Buffers
+	memory     *relay.Budget  // for requests
+	answers    *relay.Budget  // for answers: a request that is held may wait for one, so it must leave them room
+	listing    chan struct{}  // holds a value for each LIST LOCKS that is being answered
+	evaluating chan struct{}  // holds a value for each large condition that is being evaluated
+	clientLog  zerolog.Logger // Log with a bound, for events that clients cause
+	prepared   *preparedStatements
+	turns      turns
+	groups     groups
+	lastID     atomic.Uint64
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -115,13 +116,29 @@ type Server struct {
 // memory than the answers.
 const listsAtOnce = 4
 
+// Conditions on more than largeCondition bytes are evaluated evaluationsAtOnce at a time, for all
+// connections: a collection takes up to a dozen times its bytes while it is compared.
+const (
+	largeCondition    = 64 << 10
+	evaluationsAtOnce = 2
+)
+
+// evaluate calls f, which evaluates conditions on n bytes, and does not block.
+func (s *Server) evaluate(n int, f func()) {
+	if n > largeCondition {
+		s.evaluating <- struct{}{}
+		defer func() { <-s.evaluating }()
+	}
+	f()
+}
+
 // NewServer returns a server. Serve starts it.
 func NewServer(o Options) *Server {
 	requests := func() int { return o.Limits().Messages }
 	answers := func() int { return o.Limits().Messages / 2 }
 	return &Server{
 		Options: o, memory: relay.NewBudget(requests), answers: relay.NewBudget(answers), listing: make(chan struct{}, listsAtOnce), clientLog: sampled(o.Log),
-		prepared: newStatements(o.Limits), conns: map[*conn]struct{}{},
+		evaluating: make(chan struct{}, evaluationsAtOnce), prepared: newStatements(o.Limits), conns: map[*conn]struct{}{},
 	}
 }
 

@@ -264,8 +264,13 @@ func (c *conn) decideConditional(last *frame.Frame, columns []*message.ColumnMet
 		goesOn = true
 		return c.decideGroup(last, rowSeen{columns, rows}, f, others, inPlace)
 	}
-	evaluation := x.Evaluate(columns, rows)
-	step, failure := evaluation.Next()
+	evaluation, size := x.Evaluate(columns, rows), x.size()
+	for _, row := range rows {
+		size += rowSize(row)
+	}
+	var step condition.Step
+	var failure *wire.Failure
+	c.server.evaluate(size, func() { step, failure = evaluation.Next() })
 	if step == condition.Write && failure == nil {
 		failure = x.putSums(evaluation, c.version >= byte(primitive.ProtocolVersion4))
 	}
