@@ -98,7 +98,7 @@ func (w *ownSection) lockAnswered(a musiccore.Answer, inPlace bool) {
 	if a.Err != nil && !w.waiting.cancelled() {
 		w.group.refuse(f)
 	} else {
-		w.group.anew()
+		w.group.withoutFirst()
 	}
 	w.waiting.conn.reject(w.first.header, f)
 }
@@ -116,7 +116,7 @@ func (w *ownSection) lockGranted(a musiccore.Answer, inPlace bool) *wire.Failure
 		if waits {
 			return refusal.TryAgain(table, refusal.OthersWrite)
 		}
-		w.group.anew()
+		w.group.withoutFirst()
 		return nil
 	}
 	w.first.request.ref = w.ref

@@ -41,9 +41,9 @@ type conn struct {
 type clientState struct {
 	patience     time.Duration // how long the client's driver waits for an answer; 0 = unknown
 	claimedRole  string        // the role that the client logs in as; "" if its login does not show it
-	held         action        // what to do with the request that Decide has held back, until Perform
+	intercepted  action        // what to do with the request that Decide has held back, until Perform
 	decidedAt    uint64        // the version of Tables by which that was decided
-	known        map[preparedID]*sharedStatement
+	prepared     map[preparedID]*sharedStatement
 	classifier   classify.Classifier
 	performing   int16         // the stream of the request being performed, or noStream: a panic must be answered on it
 	values       [][]byte      // memory for the values of the present request
@@ -78,7 +78,7 @@ type pending struct {
 	timestampsTold atomic.Bool   // see timestampWarning
 	answering      atomic.Bool   // a part of an answer has been forwarded, and the rest is to come: its stream is free already
 	awaited        atomic.Bool   // the direction up waits until every request has been answered
-	settled        chan struct{} // receives when awaited is set and a request has been answered
+	answeredOne    chan struct{} // receives when awaited is set and a request has been answered
 }
 
 // busy reports whether a request of the client has no answer yet, or only a part of it.
@@ -94,7 +94,7 @@ func newConn(s *Server, client net.Conn) *conn {
 	c.made = new(preparedShare)
 	c.sample.Start()
 	c.done = make(chan struct{})
-	c.settled, c.guesses.turn, c.listing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	c.answeredOne, c.guesses.turn, c.listing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	c.up = relay.NewDirection((*requests)(c), &c.framing, c.account(s.memory))
 	c.up.In = relay.NewInbound(client, &s.buffers, c.account(s.memory))
 	c.down = relay.NewDirection((*responses)(c), &c.framing, c.account(s.answers))
@@ -119,7 +119,7 @@ func (c *conn) serve() error {
 	c.abandon()
 	c.children.Wait()
 	c.up.Close()
-	c.known = nil // what waits for others may hold c for a while
+	c.prepared = nil // what waits for others may hold c for a while
 	return cause
 }
 

@@ -9,8 +9,8 @@ import (
 	"music/frontend/wire"
 )
 
-// maxKnown bounds the number of statements in a connection's own map.
-const maxKnown = 4096
+// maxPrepared bounds the number of statements in a connection's own map.
+const maxPrepared = 4096
 
 // decideExecute decides about an EXECUTE by the prepared id, which is first in the body.
 func (c *conn) decideExecute(e *wire.Envelope) decision {
@@ -84,7 +84,7 @@ func (c *conn) statement(id []byte) *preparedStatement {
 	if len(id) != len(preparedID{}) {
 		return nil
 	}
-	if p := c.known[preparedID(id)].get(); p != nil {
+	if p := c.prepared[preparedID(id)].get(); p != nil {
 		return p
 	}
 	shared := c.server.prepared.shared(preparedID(id))
@@ -92,10 +92,10 @@ func (c *conn) statement(id []byte) *preparedStatement {
 	if p == nil {
 		return nil
 	}
-	if c.known == nil || len(c.known) >= maxKnown {
-		c.known = map[preparedID]*sharedStatement{}
+	if c.prepared == nil || len(c.prepared) >= maxPrepared {
+		c.prepared = map[preparedID]*sharedStatement{}
 	}
-	c.known[preparedID(id)] = shared
+	c.prepared[preparedID(id)] = shared
 	return p
 }
 

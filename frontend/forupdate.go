@@ -78,7 +78,7 @@ func (c *conn) release(k lockedOperation) {
 // it is released first.
 func (c *conn) rejectUnsent(k *lockedOperation, f *wire.Failure) {
 	if x := k.sent.condition; x != nil {
-		x.group.anew()
+		x.group.withoutFirst()
 	}
 	k.sent.done()
 	if k.sent.update == nil || !k.sent.update.fresh {

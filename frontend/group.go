@@ -230,8 +230,8 @@ func (g *group) refuse(f *wire.Failure) {
 	}
 }
 
-// anew has the others carried out without the first one, of which nothing was sent.
-func (g *group) anew() {
+// withoutFirst has the others carried out without the first one, of which nothing was sent.
+func (g *group) withoutFirst() {
 	decided, undecided := g.take()
 	for _, m := range append(decided, undecided...) {
 		g.again(m)

@@ -195,7 +195,7 @@ func (c *conn) drain(deadline time.Time) {
 func (c *conn) endIfDrained() {
 	if c.awaited.Load() {
 		select {
-		case c.settled <- struct{}{}:
+		case c.answeredOne <- struct{}{}:
 		default:
 		}
 	}

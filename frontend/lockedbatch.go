@@ -170,7 +170,7 @@ func (b *lockedBatch) runPermitted(inPlace bool) *wire.Failure {
 
 // runEvaluated carries out a batch whose terms the proxy can read.
 func (b *lockedBatch) runEvaluated(inPlace bool) *wire.Failure {
-	if f := b.anew(); f != nil {
+	if f := b.perKey(); f != nil {
 		return f
 	}
 	several, f := b.severalSections()
@@ -351,9 +351,9 @@ func appendValues(dst []byte, values [][]byte) []byte {
 	return dst
 }
 
-// anew rewrites the statements so that each names one key by values: INSERT JSON as INSERT, and a
+// perKey rewrites the statements so that each names one key by values: INSERT JSON as INSERT, and a
 // write with IN as one statement per key.
-func (b *lockedBatch) anew() *wire.Failure {
+func (b *lockedBatch) perKey() *wire.Failure {
 	var all []lockStatement
 	split := 0
 	for i := range b.children {

@@ -235,7 +235,7 @@ func (a *lockExecution) runPermitted() *wire.Failure {
 // runEvaluated carries out a statement whose terms the proxy can read: as a batch if it writes
 // several keys.
 func (a *lockExecution) runEvaluated() *wire.Failure {
-	batch, f := a.anew()
+	batch, f := a.perKey()
 	switch {
 	case f != nil:
 		return f
@@ -343,9 +343,9 @@ func (s *lockStatement) each() ([]lockStatement, *wire.Failure) {
 	return all, f
 }
 
-// anew rewrites a write so that it names one key by values. If IN names several keys, it returns
+// perKey rewrites a write so that it names one key by values. If IN names several keys, it returns
 // the batch that carries the write out for all of them.
-func (a *lockExecution) anew() (batch *lockedBatch, f *wire.Failure) {
+func (a *lockExecution) perKey() (batch *lockedBatch, f *wire.Failure) {
 	s := &a.lock
 	if f := s.readJSON(); f != nil || !s.KeysByIn() {
 		return nil, f

@@ -22,7 +22,7 @@ type madeStatement struct {
 // changes so that another text is sent, that has to be prepared first. They are safe for concurrent
 // use.
 type madeStatements struct {
-	known atomic.Pointer[[]madeStatement]
+	prepared atomic.Pointer[[]madeStatement]
 }
 
 // maxMade bounds their number. A statement has a read, a write, and perhaps one for a key without
@@ -31,8 +31,8 @@ const maxMade = 4
 
 // all returns those whose id is known. It must not be modified.
 func (m *madeStatements) all() []madeStatement {
-	if known := m.known.Load(); known != nil {
-		return *known
+	if prepared := m.prepared.Load(); prepared != nil {
+		return *prepared
 	}
 	return nil
 }
@@ -51,13 +51,13 @@ func (m *madeStatements) idOf(body []byte) executedID {
 func (m *madeStatements) add(s madeStatement) {
 	others := m.all()
 	next := append(slices.Clone(others[max(0, len(others)-maxMade+1):]), s)
-	m.known.Store(&next)
+	m.prepared.Store(&next)
 }
 
 // forget removes the text with an id that Cassandra does not know any more.
 func (m *madeStatements) forget(id []byte) {
 	next := slices.DeleteFunc(slices.Clone(m.all()), func(s madeStatement) bool { return bytes.Equal(s.id.statement, id) })
-	m.known.Store(&next)
+	m.prepared.Store(&next)
 }
 
 // whenPrepared calls act once Cassandra has prepared the texts of operations, which it is asked for

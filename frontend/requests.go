@@ -88,7 +88,7 @@ func (r *requests) Decide(e *wire.Envelope) (relay.Decision, error) {
 			continue // a table has changed: the decision may be based on two of its states
 		}
 		if d.route != relay.Forward {
-			c.held, c.decidedAt = d.action, version
+			c.intercepted, c.decidedAt = d.action, version
 			return d.route, nil
 		}
 		if d.watch != nil && d.watch.kind == watchKeyspace && c.busy() {
@@ -120,7 +120,7 @@ func (r *requests) Await() error {
 	defer c.awaited.Store(false)
 	for c.busy() {
 		select {
-		case <-c.settled:
+		case <-c.answeredOne:
 		case <-c.done:
 			return c.cause
 		}
@@ -210,8 +210,8 @@ func (r *requests) Perform(e wire.Envelope) error {
 	if e.Flags.Contains(primitive.HeaderFlagCustomPayload) {
 		e.Payload = c.payload(e)
 	}
-	action := c.held
-	c.held = nil
+	action := c.intercepted
+	c.intercepted = nil
 	c.performing = e.Stream
 	err := action.perform(c, e)
 	c.performing = noStream

@@ -150,7 +150,7 @@ func (c *conn) startConditional(x *conditionalWrite, onEmpty *lockedOperation) *
 		}
 		f := c.inOwnSection(w, x.first)
 		if f != nil {
-			x.group.anew()
+			x.group.withoutFirst()
 		}
 		return f
 	}
@@ -258,7 +258,7 @@ func (c *conn) decideConditional(last *frame.Frame, columns []*message.ColumnMet
 	}()
 	x.warned = append(x.warned, last.Body.Warnings...)
 	if len(rows) > 0 && rowSize(rows[0]) > maxKnownRow {
-		x.group.anew() // each would be answered with it
+		x.group.withoutFirst() // each would be answered with it
 	}
 	if others := x.group.decide(); len(others) > 0 {
 		goesOn = true

@@ -51,7 +51,7 @@ func (s *Statement) Each() ([]Statement, *wire.Failure) {
 		}
 		edits = append(edits, choices[0]...)
 	}
-	one, f := s.anew(s.edited(edits))
+	one, f := s.rewritten(s.edited(edits))
 	if f == nil {
 		f = one.CheckUnderLock()
 	}
@@ -93,7 +93,7 @@ func (s *Statement) each() (all []Statement, f *wire.Failure) {
 			all[i].Values = q.Values
 			continue
 		}
-		one, f := s.anew(q)
+		one, f := s.rewritten(q)
 		if f != nil {
 			return nil, f
 		}

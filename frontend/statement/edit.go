@@ -53,9 +53,9 @@ func (s *Statement) shared(edits []edit) Query {
 	return Query{rewrite.Replace(nil, s.Text, texts), values}
 }
 
-// anew returns the statement with the text and the values that edits have made. It must be sent as
+// rewritten returns the statement with the text and the values that edits have made. It must be sent as
 // text, since it is no longer the statement that was prepared.
-func (s *Statement) anew(q Query) (Statement, *wire.Failure) {
+func (s *Statement) rewritten(q Query) (Statement, *wire.Failure) {
 	parsed, err := rewrite.Parse(q.Text)
 	if err != nil {
 		return *s, wire.Invalid("MUSIC_SYNTAX: %v", err)

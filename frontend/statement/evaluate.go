@@ -55,7 +55,7 @@ func (s *Statement) Answered(values [][]byte) (Statement, *wire.Failure) {
 	for i, t := range s.unevaluated() {
 		edits = append(edits, edit{rewrite.Edit{Span: t.Span, Text: " ? "}, [][]byte{wire.Value(values[i])}})
 	}
-	fresh, f := s.anew(s.edited(edits))
+	fresh, f := s.rewritten(s.edited(edits))
 	if f == nil {
 		f = fresh.CheckUnderLock()
 	}

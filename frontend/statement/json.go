@@ -44,7 +44,7 @@ func (s *Statement) ReadJSON() (bool, *wire.Failure) {
 	if len(edits) == 0 {
 		return false, nil
 	}
-	fresh, f := s.anew(s.edited(edits))
+	fresh, f := s.rewritten(s.edited(edits))
 	if f == nil {
 		*s = fresh
 		f = s.CheckUnderLock()
