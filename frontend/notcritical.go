@@ -9,6 +9,7 @@ import (
 	"music/frontend/catalog"
 	"music/frontend/classify"
 	"music/frontend/relay"
+	"music/frontend/traffic"
 	"music/frontend/wire"
 	"music/rewrite"
 )
@@ -90,7 +91,7 @@ func (a *askTable) perform(c *conn, e wire.Envelope) error {
 	}
 	h := e.Header
 	kept := len(text) + textOf(a.failure)
-	c.watch(e.Stream, &watch{kind: watchRights, kept: kept, allowed: func() { c.refuseOrdinary(h, a.failure) }})
+	c.watch(e.Stream, &watch{kind: watchRights, kept: kept, allowed: func() { c.begin(h.Stream).refuseOrdinary(h, a.failure) }})
 	c.up.Emit(c.prepareRequest(h, []byte(text)))
 	return nil
 }
@@ -119,8 +120,7 @@ func (c *conn) explain(e wire.Envelope, w watch) bool {
 	if f == nil || !c.isSyntaxError(e) {
 		return false
 	}
-	c.streams.End(e.Stream)
-	c.refuseOrdinary(wire.Header{Version: c.version, Stream: e.Stream, OpCode: opcode}, f)
+	c.goOn(e.Stream, e.Stream).refuseOrdinary(wire.Header{Version: c.version, Stream: e.Stream, OpCode: opcode}, f)
 	return true
 }
 
@@ -142,11 +142,13 @@ func (c *conn) isSyntaxError(e wire.Envelope) bool {
 // refuseOrdinary answers a statement with a lock clause on a table that is not critical. The table
 // may have become critical by a schema change that the proxy has not read yet, in which case the
 // client is told to try again. That is checked in a goroutine of its own.
-func (c *conn) refuseOrdinary(h wire.Header, f *wire.Failure) {
-	c.later(func() {
+func (o operation) refuseOrdinary(h wire.Header, f *wire.Failure) {
+	c := o.conn
+	o.answerLater(func(operation) []byte {
 		if current := c.server.SchemaIsCurrent; current != nil && !current() {
 			f = wire.Invalid("MUSIC_UNAVAILABLE: the schema has just changed and is not known here yet: try again; nothing was done")
 		}
-		c.reject(h, f)
+		c.server.Stats.Count(c.id, h.OpCode, traffic.Refused)
+		return c.failureEnvelope(h.Stream, f)
 	})
 }

@@ -129,9 +129,6 @@ func (o operation) finishWith(finish answered) func(musiccore.Answer) {
 	}
 }
 
-// later calls f in a goroutine of its own. f may block; a draining connection waits for it.
-func (c *conn) later(f func()) { c.begin(noStream).finishLater(f) }
-
 // answerLater answers a request with the envelope that f returns, in a goroutine of its own. f may
 // block; it returns nil if it has answered the client itself, or has another operation do so, and has
 // called free before.

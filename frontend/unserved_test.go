@@ -108,3 +108,28 @@ func TestErrorsAreText(t *testing.T) {
 	client.send(1, &message.Query{Query: "SELECT LOCK bank.accounts WHERE id = 'x' AS ?", Options: &message.QueryOptions{PositionalValues: []*primitive.Value{primitive.NewValue([]byte("\xff"))}}})
 	assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_SYNTAX: AS is not a text")
 }
+
+// A request that is refused once the schema has been asked for is owed an answer until then: its stream is in use, and who loses the
+// connection to Cassandra meanwhile is told.
+func TestARefusalThatAsksForTheSchemaIsOwed(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		asked, tell := make(chan struct{}), make(chan struct{})
+		r := newRig(t, func(o *Options) {
+			o.SchemaIsCurrent = func() bool { asked <- struct{}{}; <-tell; return true }
+		})
+		client, backend := r.login(dialect{version: v4})
+		client.send(1, query("LOCK bank.plain WHERE id = 'x'"))
+		backend.answer(1)
+		backend.send(1, preparedAs(idOf("plain")))
+		<-asked
+		want := "MUSIC_BACKEND: connection to Cassandra lost"
+		if lost {
+			_ = backend.Close()
+		} else {
+			client.send(1, query("SELECT a FROM b.c"))
+			want = "Stream id 1 is in use"
+		}
+		assert.Contains(t, client.failure(1).GetErrorMessage(), want)
+		close(tell)
+	}
+}
