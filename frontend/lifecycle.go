@@ -106,6 +106,7 @@ func (c *conn) farewell(cause error) {
 			}
 		}
 	}
+	c.down.Out.Finish()
 	c.linger()
 }
 

@@ -75,6 +75,16 @@ func (o *Outbound) postNow(b []byte) {
 	}
 }
 
+// Finish blocks until everything that has been posted is written, also by the goroutine that is writing now, or the
+// socket has failed. It must be called before the socket is closed: Post leaves its bytes to who is writing.
+func (o *Outbound) Finish() {
+	o.mu.Lock()
+	if !o.inside {
+		o.writePosted()
+	}
+	o.mu.Unlock()
+}
+
 // Full reports whether so many posted bytes wait to be written that Room would block.
 func (o *Outbound) Full() bool { return o.Backlog() > maxPosted }
 
