@@ -18,7 +18,7 @@ func TestClientsTellTheSame(t *testing.T) { tellStory(t, "python", "asyncio", "n
 func TestClientsShedLock(t *testing.T) {
 	s := readyTable(t, "clients_shedlock")
 	table := s.keyspace + ".shedlock"
-	s.works(s.client, "CREATE TABLE "+table+" (name text PRIMARY KEY) WITH comment = '@critical(lease=24h)'")
+	s.works(s.client, "CREATE TABLE "+table+" (name text PRIMARY KEY) WITH comment = '@critical(lease=1h)'")
 	s.works(s.client, "LOCK "+table+" WHERE name = 'ready'")
 	dir := filepath.Join(needEnvironment(t).runDir, "clients", "shedlock")
 	path := strings.Join([]string{filepath.Join(dir, "test-classes"), filepath.Join(dir, "classes"), filepath.Join(dir, "lib", "*")}, string(filepath.ListSeparator))

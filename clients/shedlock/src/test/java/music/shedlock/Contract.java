@@ -35,7 +35,7 @@ public final class Contract {
 
     @Test
     public void aLockThatTheTableCutsIsRefused() {
-      LockConfiguration asked = new LockConfiguration(ClockProvider.now(), "long", Duration.ofHours(25), Duration.ZERO);
+      LockConfiguration asked = new LockConfiguration(ClockProvider.now(), "long", Duration.ofHours(2), Duration.ZERO);
       assertThatThrownBy(() -> getLockProvider().lock(asked)).isInstanceOf(LockException.class);
       assertUnlocked("long");
     }
