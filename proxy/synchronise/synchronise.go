@@ -18,7 +18,7 @@ import (
 // what Cassandra demands of them change, errNotAgreed for a moment.
 var (
 	errTooLarge  = errors.New("row is larger than Cassandra takes")
-	errNotTaken  = errors.New("Cassandra does not take back a value that it has")
+	errNotTaken  = errors.New("a value of the key is not taken back by Cassandra")
 	errNotAgreed = errors.New("nodes do not agree on the schema")
 )
 
