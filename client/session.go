@@ -115,25 +115,27 @@ func (s *Session) Close() {
 // connectIn is connect until ctx ends, of which gocql does not know: a session that is made later is
 // closed.
 func connectIn(ctx context.Context, o Options, address string) (*gocql.Session, error) {
-	var session *gocql.Session
-	var err error
-	made := make(chan struct{})
-	go func() {
-		defer close(made)
-		session, err = connect(o, address)
-	}()
-	select {
-	case <-made:
-		return session, err
-	case <-ctx.Done():
+	type connected struct {
+		session *gocql.Session
+		err     error
 	}
+	made := make(chan connected)
 	go func() {
-		<-made
-		if session != nil {
-			session.Close()
+		session, err := connect(o, address)
+		select {
+		case made <- connected{session, err}:
+		case <-ctx.Done():
+			if session != nil {
+				session.Close()
+			}
 		}
 	}()
-	return nil, context.Cause(ctx)
+	select {
+	case c := <-made:
+		return c.session, c.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // connect logs in at one proxy and uses no other.

@@ -72,11 +72,10 @@ func (b *lockedBatch) ask() (q statement.Query, terms []int) {
 		if len(q.Text) > maxQuestion || len(q.Values)+len(s.Values) > math.MaxUint16 {
 			break
 		}
-		n := s.Ask(&q)
-		if n > 0 && terms == nil {
-			terms = make([]int, len(b.children))
-		}
-		if n > 0 {
+		if n := s.Ask(&q); n > 0 {
+			if terms == nil {
+				terms = make([]int, len(b.children))
+			}
 			terms[i] = n
 		}
 	}

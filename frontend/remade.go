@@ -15,27 +15,21 @@ type preparedTable struct {
 // preparedTables returns the tables that a statement names as they are now: its table or, of a BATCH
 // text, those of its statements.
 func (c *conn) preparedTables(s *lockStatement) (all []preparedTable) {
+	seen := map[*catalog.Table]bool{nil: true} // which has never been critical
 	add := func(t *catalog.Table) {
-		if t == nil {
-			return // it has never been critical
+		if seen[t] {
+			return
 		}
+		seen[t] = true
 		p := preparedTable{Table: t}
 		if now := t.Critical(); now != nil {
 			p.id = now.ID
 		}
 		all = append(all, p)
 	}
-	switch {
-	case len(s.Names) > 0:
-		seen := map[[2]string]bool{}
-		for _, name := range s.Names {
-			if !seen[name] {
-				seen[name] = true
-				add(c.classifier.Named(name))
-			}
-		}
-	case s.Table != nil:
-		add(s.Table)
+	add(s.Table)
+	for _, name := range s.Names {
+		add(c.classifier.Named(name))
 	}
 	return all
 }

@@ -169,12 +169,8 @@ func (k *key) nextWake(now Now) time.Duration {
 	if e := k.queue.first(); e != nil && len(e.takeover.ops) > 0 {
 		at = sooner(now.Boot, at, e.takeover.ops[0].until)
 	}
-	if e := k.queue.first(); k.term == nil && k.view.isHead(e) {
-		// It may be held back by clocks that differ: no event tells their end.
-		at = sooner(now.Boot, at, now.Boot+time.Second)
-	}
-	if k.orphanedHead() {
-		// It may be held back by a loan: no event tells its end.
+	if e := k.queue.first(); k.term == nil && k.view.isHead(e) || k.orphanedHead() {
+		// It may be held back by clocks that differ, or by a loan: no event tells their end.
 		at = sooner(now.Boot, at, now.Boot+time.Second)
 	}
 	if k.term != nil && len(k.queue.unnumbered) > 0 {

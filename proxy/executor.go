@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -87,7 +86,7 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 func (x *executor) dataOf(t *dataTable, pk string) (synchronise.Cluster, synchronise.Target) {
 	where := x.scope(t)
 	return synchronise.Cluster{Session: where.session, Ring: x.session, Quorum: where.quorum, Known: &x.known},
-		synchronise.Target{Keyspace: t.keyspace, Table: t.name, PK: pk, Row: t.Settings.Row, Followed: slices.Collect(maps.Keys(t.Columns))}
+		synchronise.Target{Keyspace: t.keyspace, Table: t.name, PK: pk, Row: t.Settings.Row, Followed: maps.Keys(t.Columns)}
 }
 
 // columnsRead are the columns of a table that were read after a moment.

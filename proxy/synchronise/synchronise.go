@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
@@ -41,7 +42,7 @@ type Target struct {
 	Keyspace, Table string
 	PK              string
 	Row             bool
-	Followed        []string
+	Followed        iter.Seq[string]
 }
 
 // Run makes one attempt: it reads the key at QUORUM, or LOCAL_QUORUM, and writes it back, with a

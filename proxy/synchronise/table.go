@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -65,9 +66,12 @@ type tableDescription struct {
 	masked         bool
 }
 
-// lacks returns one of the names that no column of the table has; "" if there is none.
-func (d tableDescription) lacks(names []string) string {
-	for _, name := range names {
+// lacks returns one of the names that no column of the table has; "" if there is none. nil = no names.
+func (d tableDescription) lacks(names iter.Seq[string]) string {
+	if names == nil {
+		return ""
+	}
+	for name := range names {
 		if !slices.ContainsFunc(d.columns, func(c columnDescription) bool { return c.name == name }) {
 			return name
 		}
