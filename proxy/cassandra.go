@@ -3,7 +3,10 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -58,6 +61,44 @@ func (c *startLog) say(err error, meaning string) {
 		return
 	}
 	c.other.Warn().Err(err).Msg(meaning)
+}
+
+// untilAnswered carries out a step of the start, and does so again as long as Cassandra gives no answer
+// to it: a proxy that starts while nodes are overloaded or cut off waits for them, as it does before the
+// first of them can be reached. Steps may be repeated. It returns the error of what was answered, or of the
+// last try if ctx ends.
+func untilAnswered(ctx context.Context, log zerolog.Logger, step func() error) error {
+	complaint := newStartLog(log)
+	for {
+		err := step()
+		if err == nil || !unanswered(err) || ctx.Err() != nil {
+			return err
+		}
+		complaint.say(err, "Cassandra does not answer what the proxy has to know at its start; the proxy listens for drivers when it does")
+		if !pause(ctx, connectPause) {
+			return err
+		}
+	}
+}
+
+// unanswered reports whether err tells that Cassandra has not carried out a statement, or perhaps not,
+// and may do so later: no answer came, an error of execution (CQL binary protocol v5, 9: server error and
+// 0x1000 to 0x1fff), or one of a node that has not heard of keyspace music yet.
+func unanswered(err error) bool {
+	if answer := gocql.RequestError(nil); errors.As(err, &answer) {
+		code := answer.Code()
+		return code == gocql.ErrCodeServer || 0x1000 <= code && code <= 0x1fff || dropped(err)
+	}
+	for _, silence := range []error{
+		gocql.ErrTimeoutNoResponse, gocql.ErrConnectionClosed, gocql.ErrNoConnections, gocql.ErrNoStreams, gocql.ErrTooManyTimeouts,
+		gocql.ErrUnavailable, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF,
+	} {
+		if errors.Is(err, silence) {
+			return true
+		}
+	}
+	var broken net.Error
+	return errors.As(err, &broken)
 }
 
 // connectService opens the session. It first logs in to the home node, whose error tells what is

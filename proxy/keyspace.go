@@ -28,27 +28,14 @@ func tableID(parts ...string) uuid.UUID {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("music:"+strings.Join(parts, "\x00")))
 }
 
-// keyspaceTries is how often a starting proxy tries to create keyspace music: a cluster that has
-// just started is slow to change its schema.
-const keyspaceTries = 3
-
-// ensureKeyspace creates keyspace music and its tables if they are missing. replication is a CQL
-// map, or "" for NetworkTopologyStrategy with at most three replicas in every data centre.
-func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) (err error) {
-	for range keyspaceTries {
-		if err = makeKeyspace(ctx, s, replication); err == nil || !pause(ctx, time.Second) {
-			break
-		}
-	}
-	return err
-}
-
 // agreementLimit is how long the nodes may take to agree on the schema when a proxy starts.
 const agreementLimit = time.Minute
 
-// makeKeyspace creates what is missing; each statement may be repeated. It sends no statement for
-// what exists, since that would need permissions that a proxy needs only once.
-func makeKeyspace(ctx context.Context, s *gocql.Session, replication string) error {
+// ensureKeyspace creates keyspace music and its tables if they are missing. replication is a CQL
+// map, or "" for NetworkTopologyStrategy with at most three replicas in every data centre. Each of its
+// statements may be repeated. It sends none for what exists, since that would need permissions that a
+// proxy needs only once.
+func ensureKeyspace(ctx context.Context, s *gocql.Session, replication string) error {
 	there, err := tablesOfMusic(ctx, s)
 	if err != nil {
 		return err
@@ -136,14 +123,12 @@ func addColumns(ctx context.Context, s *gocql.Session) error {
 	for name, cqlType := range missing {
 		changes = append(changes, "ALTER TABLE music.sessions ADD IF NOT EXISTS "+name+" "+cqlType)
 	}
-	if len(changes) == 0 {
-		return nil
-	}
 	return changeSchema(ctx, s, changes...)
 }
 
 // changeSchema carries out statements that do not depend on each other, and blocks until all nodes
-// know of them: later statements that depend on them may be sent to any node.
+// know of them: later statements that depend on them may be sent to any node. Without statements it does
+// not block: while a cluster is upgraded its nodes may disagree for hours.
 func changeSchema(ctx context.Context, s *gocql.Session, statements ...string) error {
 	for _, ddl := range statements {
 		err := s.Query(ddl).ExecContext(ctx)
@@ -154,6 +139,9 @@ func changeSchema(ctx context.Context, s *gocql.Session, statements ...string) e
 			return fmt.Errorf("create keyspace music: %w", err)
 		}
 	}
+	if len(statements) == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, agreementLimit)
 	defer cancel()
 	for {
@@ -162,7 +150,7 @@ func changeSchema(ctx context.Context, s *gocql.Session, statements ...string) e
 			return nil
 		}
 		if !pause(ctx, laggardPoll) {
-			return fmt.Errorf("create keyspace music: %w", err)
+			return fmt.Errorf("create keyspace music: %w: %w", ctx.Err(), err)
 		}
 	}
 }

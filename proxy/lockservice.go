@@ -40,7 +40,10 @@ func (p *process) connect(ctx context.Context) (*connections, error) {
 	c := &connections{session: session, locality: newLocality(p.cfg.Cassandra, p.home.nodes), certs: source}
 	if c.peers, c.address, err = peer.Listen(ctx, p.cfg.Peers, source); err == nil {
 		p.introduce(ctx, c.address)
-		c.release, err = checkRelease(ctx, session)
+		err = untilAnswered(ctx, p.log, func() (err error) {
+			c.release, err = checkRelease(ctx, session)
+			return err
+		})
 	}
 	if err != nil {
 		c.close()
@@ -155,7 +158,7 @@ func (s *lockService) begin(ctx context.Context, replication string) error {
 		func() error { return s.heartbeat.beat(ctx) },
 		func() error { return s.schema.begin(ctx) },
 	} {
-		if err := step(); err != nil {
+		if err := untilAnswered(ctx, s.heartbeat.log, step); err != nil {
 			return err
 		}
 	}

@@ -73,7 +73,7 @@ func (m *members) join(ctx context.Context, expected int) error {
 	if err := m.reachHome(ctx); err != nil {
 		return err
 	}
-	if err := m.heartbeat.checkVersions(ctx); err != nil {
+	if err := untilAnswered(ctx, m.log, func() error { return m.heartbeat.checkVersions(ctx) }); err != nil {
 		return err
 	}
 	if m.private = unreachable(m.advertise, m.ring.home.native); m.private {
@@ -83,7 +83,7 @@ func (m *members) join(ctx context.Context, expected int) error {
 	if err := m.checkOthers(ctx); err != nil {
 		return err
 	}
-	if err := m.write(ctx, false); err != nil {
+	if err := untilAnswered(ctx, m.log, func() error { return m.write(ctx, false) }); err != nil {
 		return err
 	}
 	return m.expect(ctx, expected)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 
@@ -73,17 +72,11 @@ func (r *references) Stale() bool { return r.stale.Load() }
 // (frontend.References), the same at every proxy. The first proxy of a cluster makes it. It only
 // ever stands in a row of its own, which is written plainly: the LWT that chooses among several
 // leaves nothing of it in the tables of Paxos, which clients can read.
-func clusterSecret(ctx context.Context, s *gocql.Session) (secret []byte, err error) {
-	for range keyspaceTries {
-		secret, err = readSecret(ctx, s)
-		if errors.Is(err, gocql.ErrNotFound) {
-			err = makeSecret(ctx, s)
-			if err == nil {
-				secret, err = readSecret(ctx, s)
-			}
-		}
-		if err == nil || errors.Is(err, errSecret) || !pause(ctx, time.Second) {
-			break
+func clusterSecret(ctx context.Context, s *gocql.Session) ([]byte, error) {
+	secret, err := readSecret(ctx, s)
+	if errors.Is(err, gocql.ErrNotFound) {
+		if err = makeSecret(ctx, s); err == nil {
+			secret, err = readSecret(ctx, s)
 		}
 	}
 	if err != nil {
