@@ -88,9 +88,17 @@ func TestCommandLineListsAndEnds(t *testing.T) {
 	assert.Equal(t, 1, r.status)
 	assert.Contains(t, r.errors, "nobody holds it")
 
-	r = call(t, "locks", "music.nothing", "x")
-	assert.Equal(t, 1, r.status)
-	assert.Contains(t, r.errors, "there is no music.nothing")
+	for _, words := range [][]string{{"locks"}, {"unlock", "--force", "--reason", "a test"}, {"lock"}} {
+		for _, key := range [][]string{{"music.nothing", "x"}, {"music.named", "nothing=x", "y"}} {
+			words := append(words, key...)
+			if words[0] == "lock" {
+				words = append(words, "--", "true")
+			}
+			r = call(t, words...)
+			assert.Equal(t, 2, r.status, words)
+			assert.Contains(t, r.errors, " music.n", words)
+		}
+	}
 	r = finish(t, exec.Command(commandLine(t, "locks").Path, "locks", "--proxy", needEnvironment(t).direct()))
 	assert.Equal(t, 1, r.status)
 	assert.Contains(t, r.errors, "no MUSIC proxy")

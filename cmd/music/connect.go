@@ -119,10 +119,15 @@ func (l *login) open(ctx context.Context) (*client.Session, error) {
 	return s, nil
 }
 
-// keyWords reads the arguments that name a lock: a name, or a table and the values of its key.
+// keyWords reads the arguments that name a lock: a name, or a table and the values of its key. Its error is
+// failed{} if they could not be looked up; else they are wrong.
 func keyWords(ctx context.Context, s *client.Session, args []string) (client.Key, error) {
 	if len(args) == 1 {
 		return client.Named(args[0]), nil
 	}
-	return s.Key(ctx, args[0], args[1:])
+	k, err := s.Key(ctx, args[0], args[1:])
+	if err == nil || errors.Is(err, client.ErrKey) || errors.Is(err, client.ErrTable) {
+		return k, err
+	}
+	return k, failed{err}
 }

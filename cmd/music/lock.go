@@ -204,11 +204,11 @@ func (r *lockRun) ask(ctx context.Context) (*client.Session, *client.Held, error
 		return s, nil, err
 	}
 	k, err := keyWords(ctx, s, r.key)
-	if errors.Is(err, client.ErrKey) || errors.Is(err, client.ErrTable) {
-		return s, nil, &usageError{err}
-	}
-	if err != nil {
+	switch {
+	case errors.As(err, new(failed)):
 		return s, nil, err
+	case err != nil:
+		return s, nil, &usageError{err}
 	}
 	if err := s.Discover(ctx); err != nil {
 		return s, nil, err

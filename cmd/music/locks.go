@@ -77,8 +77,8 @@ func (v *locksView) run(ctx context.Context, args []string) error {
 	if len(args) == 1 {
 		k.Table = args[0]
 	} else if len(args) > 1 {
-		if k, err = s.Key(ctx, args[0], args[1:]); err != nil {
-			return failed{err}
+		if k, err = keyWords(ctx, s, args); err != nil {
+			return err
 		}
 	}
 	for {

@@ -56,7 +56,7 @@ func (p program) unlock(ctx context.Context, from *login, args []string, reason 
 	defer s.Close()
 	k, err := keyWords(ctx, s, args)
 	if err != nil {
-		return failed{err}
+		return err
 	}
 	g, err := s.Force(ctx, k, reason)
 	if err == nil && !g.Applied {
