@@ -157,3 +157,17 @@ func TestALoanThatCameBackLateIsCountedOnce(t *testing.T) {
 	const name = "music_fenced_off_total"
 	assert.InDelta(t, 1, values(t, a.registry)[name]+values(t, b.registry)[name], 0)
 }
+
+// What a client does with a lock that it has released itself is refused, and not counted as fenced off:
+// nobody has taken the lock from it.
+func TestWhatIsReleasedIsNotFencedOff(t *testing.T) {
+	a, _ := two(t)
+	k := keyOf("released")
+	ref := a.held(k)
+	a.put(k, ref)
+	require.NoError(t, a.unlock(k, ref).Err)
+	for range 3 {
+		assert.ErrorIs(t, a.begin(k, ref, musiccore.Put).Err, musiccore.ErrReleased)
+	}
+	assert.Zero(t, values(t, a.registry)["music_fenced_off_total"])
+}

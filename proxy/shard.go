@@ -311,8 +311,8 @@ func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind, lendTo m
 		a, ok = musiccore.Answer{Op: op, Ticket: ticket}, ticket.OK()
 	}
 	s.carryOut(now, effects)
-	if ok && errors.Is(a.Err, musiccore.ErrLost) {
-		s.metrics.fencedOff.Inc()
+	if ok {
+		s.countLost(a.Err)
 	}
 	return a, ok
 }
