@@ -96,7 +96,7 @@ func (c *conn) releaseThenAnswer(stream int16, k musiccore.Key, ref musiccore.Lo
 }
 
 // updateColumns returns the columns of the lock that come before the selected columns in the answer
-// to SELECT … FOR UPDATE (docs/design.md 5).
+// to SELECT … FOR UPDATE (docs/cql.md).
 func updateColumns(t *catalog.Table) []*message.ColumnMetadata {
 	return slices.Clip(grant.Columns(t)[:3])
 }

@@ -208,8 +208,7 @@ func (f *sentOperation) done() {
 	}
 }
 
-// lateShare is the divisor of the lease that gives its last part, in which operations get a warning
-// (docs/design.md 5).
+// lateShare is the divisor of the lease that gives its last part, in which operations get a warning.
 const lateShare = 5
 
 // lateWarning returns a warning for a client whose lease had nearly ended, if its protocol has warnings.

@@ -48,7 +48,7 @@ type reread struct {
 }
 
 // decidePrepare has Cassandra prepare the statement, and notes what an EXECUTE of it will mean. A statement
-// that would be refused when executed may be prepared, since a PREPARE has no effect (docs/design.md 5).
+// that would be refused when executed may be prepared, since a PREPARE has no effect.
 func (c *conn) decidePrepare(e wire.Envelope) decision {
 	if !e.Whole() {
 		return decision{route: relay.NeedWhole}

@@ -20,7 +20,7 @@ import (
 )
 
 // conditionalWrite is a write with IF under a lock: the rows of its conditions are read, the
-// conditions are evaluated, and the write is sent if all of them hold (docs/design.md 4). The lock
+// conditions are evaluated, and the write is sent if all of them hold (ARCHITECTURE.md, Not obvious). The lock
 // excludes other holders meanwhile; Server.turns excludes other conditional writes of the same
 // holder.
 type conditionalWrite struct {

@@ -40,7 +40,7 @@ func TestAbandonedReferencesArePassedTogether(t *testing.T) {
 	}
 }
 
-// lockQueue is a Core whose store answers at once.
+// instantStore is a Core whose store answers at once.
 type instantStore struct {
 	t    *testing.T
 	core *Core

@@ -24,7 +24,7 @@ func blockHeld(t *testing.T) (*harness, *fakeStore) {
 	return h, s
 }
 
-// section locks, puts and unlocks, and answers the reference and the stamp.
+// shortSection locks, puts and unlocks, and answers the reference and the stamp.
 func (h *harness) shortSection(s *fakeStore) (LockRef, Stamp) {
 	h.t.Helper()
 	op := h.lock(Request{})

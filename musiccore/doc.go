@@ -27,15 +27,21 @@
 //	adopted      of an entry: its reference is of a dead session, and its client came here
 //	orphan       a reference of this session for which there is no entry
 //	block        references that one Enqueue reserved, handed out in memory
+//	loan         the right to do operations under a reference, lent to another proxy for a time
+//	run          several sections of one proxy in a row, under one loan
+//	hint         a message between proxies that may be lost
 //
 // # Reading
 //
-// [Core] has the calls (core.go, table.go, shutdown.go); each of them ends in key.step (key.go).
-// From there: term.go, synch.go, stampread.go, renew.go and release.go for the life of a term;
-// once.go for a lock of one statement on a new key;
-// lock.go, entry.go, queue.go and enqueue.go for waiting references; block.go, handover.go,
-// piggyback.go for keys that many clients use; takeover.go, preempt.go and watch.go
-// for dead sessions; row.go, swap.go, lwt.go and view.go for the lock row.
+// [Core] has the calls (core.go, table.go, force.go, list.go, shutdown.go); each of them ends in
+// key.step (key.go). From there: term.go, flight.go, synch.go, stampread.go, renew.go and release.go
+// for the life of a term; strict.go for the verdicts of strict tables; once.go for a lock of one
+// statement on a new key; lock.go, entry.go, queue.go, enqueue.go and ending.go for references;
+// block.go, handover.go, piggyback.go for keys that many clients use; lend.go for what is lent to
+// another proxy, and loan.go for what is borrowed there; hint.go and head.go for what proxies tell
+// each other; takeover.go, preempt.go and watch.go for dead sessions; row.go, swap.go, lwt.go,
+// query.go and view.go for the lock row; session.go for a proxy's own life sign, idle.go for what is
+// kept of a key that nobody holds.
 //
 // # The lock row
 //
@@ -108,8 +114,9 @@
 //	// VerdictPending: the Answer to ticket.Op says it
 //
 // carryOut runs every [Command], each on its own, and calls Reply exactly once
-// for each; gives every [Answer] to its operation; logs every [Alarm]; and
-// calls Tick at Wake. An operation with a ticket has Options.OpTimeout: after
+// for each; gives every [Answer] to its operation; logs every [Alarm]; passes on
+// every [Note]; sends every [Hint] to its proxy; gives every [Return] to its lender's
+// End, and then calls Returned; and calls Tick at Wake. An operation with a ticket has Options.OpTimeout: after
 // that, End returns [VerdictUncertain] whatever the store answered.
 //
 // Shutdown: Drain, wait for Quiet (not for ever), Session.End, then write the

@@ -111,7 +111,7 @@ func TestAWaiterThatComesBackLate(t *testing.T) {
 	h.expectState(op, StateHeld)
 }
 
-// renewing lets time go by for a holder that goes on working.
+// advanceWorking lets time go by for a holder that goes on working.
 func (h *harness) advanceWorking(r LockRef, by time.Duration) {
 	for end := h.now + by; h.now < end; {
 		h.advance(time.Second)

@@ -96,7 +96,7 @@ func (h *harness) advance(by time.Duration) {
 // advanceUnticked lets time go by without a beat or a tick.
 func (h *harness) advanceUnticked(by time.Duration) { h.now += by }
 
-// jumpWithBeats lets time go by without a tick.
+// advanceWithBeats lets time go by without a tick.
 func (h *harness) advanceWithBeats(by time.Duration) {
 	for end := h.now + by; h.now < end; {
 		h.advanceUnticked(h.opts.SessionLease / 4)
@@ -104,7 +104,7 @@ func (h *harness) advanceWithBeats(by time.Duration) {
 	}
 }
 
-// serve lets time go by with a store that answers.
+// runFor lets time go by with a store that answers.
 func (h *harness) runFor(s *fakeStore, by time.Duration) {
 	for end := h.now + by; h.now < end; {
 		s.answerAll()
@@ -240,7 +240,7 @@ func newFakeStore(h *harness) *fakeStore {
 	return &fakeStore{h: h, beat: map[SessionID]int64{}, copy: Result{Status: StatusDone}}
 }
 
-// run answers until nothing is open.
+// answerAll answers until nothing is open.
 func (s *fakeStore) answerAll() {
 	for len(s.h.open) > 0 {
 		c := s.h.open[0]
@@ -284,7 +284,7 @@ func (s *fakeStore) apply(w Swap) Result {
 	return Result{Status: StatusDone}
 }
 
-// cost counts the LWTs since it was asked last.
+// lwts counts the LWTs since it was asked last.
 func (s *fakeStore) lwts() int {
 	n := len(s.swapsSeen())
 	s.actions = nil

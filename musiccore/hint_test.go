@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hinted takes the hints that were given, and demands them.
+// expectHints takes the hints that were given, and demands them.
 func (h *harness) expectHints(want ...Hint) {
 	h.t.Helper()
 	for i := range want {
@@ -22,13 +22,13 @@ func (h *harness) receive(what HintKind) {
 	h.collect(h.core.Hear(h.time(), Hint{Key: h.key(), To: h.session.ID(), Kind: what}))
 }
 
-// joined puts a reference of another session into the queue.
+// enqueueOther puts a reference of another session into the queue.
 func (s *fakeStore) enqueueOther(n byte) {
 	s.h.t.Helper()
 	require.Equal(s.h.t, StatusDone, s.apply(Enqueue(s.row, Block{N: 1, Session: session(n), Req: 1}, 0, t0)).Status)
 }
 
-// handOn has another session give back the head, and tell so.
+// releaseHead has another session give back the head, and tell so.
 func (s *fakeStore) releaseHead() {
 	s.apply(Release(*s.row, 2, false, 0))
 	s.h.receive(HintYourTurn)

@@ -23,8 +23,8 @@ type LoanRequest struct {
 	To   SessionID
 }
 
-// Lend is Begin for the proxy of another session, or, if To is zero, for this one. The ticket is a loan if
-// To is not zero, the term is clean and its operations are not checked.
+// Lend is Begin for the proxy of another session. The ticket is a loan if the term is clean and its
+// operations are not checked.
 func (c *Core) Lend(now Now, op OpID, q LoanRequest) (Ticket, Effects) {
 	return c.beginOp(now, waitingOp{op: op, kind: q.Kind, lendTo: q.To}, q.Key, q.Ref)
 }

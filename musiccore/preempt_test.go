@@ -178,7 +178,7 @@ func TestWatchesAreForgotten(t *testing.T) {
 	require.LessOrEqual(t, len(h.core.watches), maxDeadSessions, "verdicts")
 }
 
-// nowaits asks again and again, and never waits.
+// lockNoWait asks again and again, and never waits.
 func (h *harness) lockNoWait(s *fakeStore) {
 	h.t.Helper()
 	for range 40 {

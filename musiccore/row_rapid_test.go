@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// races is one lock row, all that it ever was, and those who change it from what they once read of it: LWTs arrive in
+// rowRaces is one lock row, all that it ever was, and those who change it from what they once read of it: LWTs arrive in
 // any order, twice or never, and who has lost its term does not know.
 type rowRaces struct {
 	rows    []*Row

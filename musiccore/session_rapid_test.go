@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// witness is a session and another proxy that watches it, each with a clock of its own. Nobody knows the true time.
+// observer is a session and another proxy that watches it, each with a clock of its own. Nobody knows the true time.
 type observer struct {
 	real    time.Duration
 	own     drawnClock

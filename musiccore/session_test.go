@@ -128,7 +128,7 @@ func TestSessionUnderRace(t *testing.T) {
 	g.Wait()
 }
 
-// begin is a beat with its look before it: the start, the number, and the store's clock beside them.
+// begin1 is a beat with its look before it: the start, the number, and the store's clock beside them.
 func begin1(s *Session, now, store time.Duration) (start Now, n int64) {
 	start = at(now)
 	start.Store = storeAt(store)
@@ -138,7 +138,7 @@ func begin1(s *Session, now, store time.Duration) (start Now, n int64) {
 
 func storeAt(d time.Duration) Stamp { return t0/2 + Stamp(d.Microseconds()) }
 
-// look is one that begins and ends at the same moment.
+// look1 is one that begins and ends at the same moment.
 func look1(s *Session, now, store time.Duration, beat int64) error {
 	seen := at(now)
 	seen.Store = storeAt(store)

@@ -22,7 +22,7 @@ func heldStrict(t *testing.T) (*harness, *fakeStore) {
 	return h, s
 }
 
-// acked begins and ends an operation; its verdict comes to the operation named.
+// pendingOp begins and ends an operation; its verdict comes to the operation named.
 func (h *harness) pendingOp(kind Kind) OpID {
 	h.t.Helper()
 	tk, op := h.begin(1, kind)

@@ -195,7 +195,7 @@ func TestASynchThatTheStoreCannotDoIsToldAtOnce(t *testing.T) {
 	require.True(t, s.row.Dirty, "released with what is unsettled: %+v", *s.row)
 }
 
-// copies are the Synchs that the store has seen since the first term's.
+// synchs are the Synchs that the store has seen since the first term's.
 func (h *harness) synchs(s *fakeStore) []Synch {
 	var all []Synch
 	for _, a := range s.actions {

@@ -49,7 +49,7 @@ type cqlNode struct {
 	answer   func(asked) message.Message // nil: the connection ends
 }
 
-// playNode starts a node and a session with it, as the proxy's own session is but for the discovery
+// startCQLNode starts a node and a session with it, as the proxy's own session is but for the discovery
 // of other nodes. answer says what every statement is told that is not the driver's own.
 func startCQLNode(t *testing.T, answer func(asked) message.Message) *cqlNode {
 	t.Helper()

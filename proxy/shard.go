@@ -302,11 +302,15 @@ func (s *shard) begin(op musiccore.OpID, p refKey, kind musiccore.Kind, lendTo m
 		}
 		return musiccore.Answer{Op: op, Err: &musiccore.ElsewhereError{Session: at.session}}, true
 	}
+	var ticket musiccore.Ticket
+	var effects musiccore.Effects
 	now := s.recently()
-	if lendTo != (musiccore.SessionID{}) {
+	if lendTo == (musiccore.SessionID{}) {
+		ticket, effects = s.core.Begin(now, op, p.key, p.ref, kind)
+	} else {
 		now = s.now() // what is lent counts from then, at another proxy
+		ticket, effects = s.core.Lend(now, op, musiccore.LoanRequest{Key: p.key, Ref: p.ref, Kind: kind, To: lendTo})
 	}
-	ticket, effects := s.core.Lend(now, op, musiccore.LoanRequest{Key: p.key, Ref: p.ref, Kind: kind, To: lendTo})
 	if a, ok = takeAnswer(&effects, op); !ok {
 		a, ok = musiccore.Answer{Op: op, Ticket: ticket}, ticket.OK()
 	}

@@ -15,8 +15,7 @@ import (
 // not promised).
 const mortalRows = "default_time_to_live is set: a row whose values are deleted one by one may remain without values until the time to live of the last is over: DELETE the row"
 
-// warnings returns warnings about the keyspace of a critical table and about the node
-// (docs/design.md 4). Facts that cannot be read give no warning.
+// warnings returns warnings about the keyspace of a critical table and about the node. Facts that cannot be read give no warning.
 func (r *schemaReader) warnings(ctx context.Context, keyspace string) []string {
 	var found []string
 	data, err := r.replication(ctx, keyspace)

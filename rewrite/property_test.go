@@ -47,7 +47,7 @@ func (d *drawn) addOurs(texts ...string) {
 	}
 }
 
-// text joins the pieces that keep wants with glue between them.
+// tokens joins the pieces that keep wants with glue between them.
 func (d *drawn) tokens(keep func(piece) bool) []string {
 	list := []string{}
 	for _, p := range d.pieces {

@@ -19,8 +19,8 @@ const (
 	ListLocks
 	// Schema is CREATE, ALTER or DROP of anything, roles included.
 	Schema
-	// Transaction is BEGIN TRANSACTION of Cassandra 6, which writes to tables
-	// that this package does not look for.
+	// Transaction is BEGIN TRANSACTION of Cassandra 6. TransactionWrites returns the
+	// tables that it writes to.
 	Transaction
 	// Other is a statement that touches no rows: GRANT, REVOKE, LIST, DESCRIBE, ADD IDENTITY.
 	Other

@@ -1,6 +1,7 @@
-// Command music is the MUSIC proxy: `music proxy` serves Cassandra's drivers, `music version` says
-// what was built. It ends with status 0 when it was told to end, 1 when the proxy failed, and 2
-// when it was called or configured wrongly.
+// Command music is the MUSIC proxy, and what people use it with at a shell: `music proxy` serves
+// Cassandra's drivers; `music lock` runs a command under a lock; `music locks` and `music unlock` list
+// locks and end them; `music check` tries whether locks would hold. It ends with status 1 when it
+// failed, and with 2 when it was called or configured wrongly; docs/command-line.md has the others.
 package main
 
 import (
