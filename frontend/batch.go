@@ -33,7 +33,7 @@ func (c *conn) decideBatch(e wire.Envelope) decision {
 	for i := 0; i < n && !cur.Bad && all.failure == nil; i++ {
 		child := c.readBatchChild(&cur, own)
 		all.locked, all.failure = all.locked || child.locked, child.failure
-		all.unserved, all.unlisted = cmp.Or(all.unserved, child.unserved), cmp.Or(child.unlisted, all.unlisted)
+		all.lockClauseError, all.unlisted = cmp.Or(all.lockClauseError, child.lockClauseError), cmp.Or(child.unlisted, all.unlisted)
 	}
 	d := decision{}
 	switch {
@@ -43,18 +43,18 @@ func (c *conn) decideBatch(e wire.Envelope) decision {
 		d = c.unreadable(e, wire.ErrShort)
 	case all.locked:
 		d = intercepted(executeBatch{})
-	case all.unserved != nil:
-		d = watched(&watch{kind: watchUnserved, unserved: all.unserved})
+	case all.lockClauseError != nil:
+		d = watched(&watch{kind: watchLockClause, lockClauseError: all.lockClauseError})
 	}
 	return d.on(all.unlisted)
 }
 
 // batchChild is the decision about one statement of a batch, or about all of them together.
 type batchChild struct {
-	locked   bool          // it is to be carried out under a lock
-	failure  *wire.Failure // why it is refused
-	unserved *wire.Failure // see conn.unserved
-	unlisted *[2]string    // see classify.Result
+	locked          bool          // it is to be carried out under a lock
+	failure         *wire.Failure // why it is refused
+	lockClauseError *wire.Failure // see conn.lockClauseError
+	unlisted        *[2]string    // see classify.Result
 }
 
 // readBatchChild reads one statement of a batch.
@@ -65,7 +65,7 @@ func (c *conn) readBatchChild(cur *wire.Cursor, own string) (child batchChild) {
 		r := c.classify(text, own)
 		child = batchChild{locked: r.Kind == classify.Critical && !allowed(r, text), failure: r.Failure, unlisted: r.Unlisted}
 		if r.Kind == classify.Writes {
-			child.unserved = c.unserved(text, r.Name)
+			child.lockClauseError = c.lockClauseError(text, r.Name)
 		}
 	case 1:
 		child = c.readPreparedChild(cur.ShortBytes())

@@ -154,7 +154,7 @@ func (c *conn) batchPart(text []byte, name [2]string, values [][]byte) (s lockSt
 	}
 	switch {
 	case s.Critical == nil, s.Critical.Unlocked == catalog.Allow:
-		return lockStatement{Statement: statement.Statement{Values: values}, unlockedChild: plainChild(text, &parsed, name[0]), names: [][2]string{name}}, nil
+		return lockStatement{Statement: statement.Statement{Values: values}, unlockedChild: plainChild(text, &parsed, name[0]), unlockedTables: [][2]string{name}}, nil
 	case s.Critical.Refused != "" && !s.Critical.Passing:
 		return s, cannotLock(s.Table, s.Critical)
 	}
@@ -364,7 +364,7 @@ func (m *batchSections) closed() *catalog.Table {
 		if m.of[i] != nil {
 			continue
 		}
-		for _, name := range m.children[i].names {
+		for _, name := range m.children[i].unlockedTables {
 			t := m.conn.classifier.Named(name)
 			if t == nil {
 				continue

@@ -39,20 +39,20 @@ type conn struct {
 
 // clientState is the state that comes from the client's requests.
 type clientState struct {
-	patience     time.Duration // how long the client's driver waits for an answer; 0 = unknown
-	claimedRole  string        // the role that the client logs in as; "" if its login does not show it
-	intercepted  action        // what to do with the request that Decide has held back, until Perform
-	decidedAt    uint64        // the version of Tables by which that was decided
-	prepared     map[preparedID]*sharedStatement
-	classifier   classify.Classifier
-	performing   int16         // the stream of the request being performed, or noStream: a panic must be answered on it
-	values       [][]byte      // memory for the values of the present request
-	afterUse     bool          // a USE has been sent, and nothing after it
-	catchUp      bool          // the schema must be read before the present request is decided about again
-	caughtUp     bool          // it has been read
-	lastStream   int16         // the stream of the request that was forwarded last, perhaps in part
-	segmentsOnly bool          // a STARTUP of protocol 5 has been sent: from then on the client may send segments only
-	registered   atomic.Uint32 // the event types of REGISTER: registeredStatus, registeredTopology
+	driverTimeout time.Duration // how long the client's driver waits for an answer; 0 = unknown
+	claimedRole   string        // the role that the client logs in as; "" if its login does not show it
+	intercepted   action        // what to do with the request that Decide has held back, until Perform
+	decidedAt     uint64        // the version of Tables by which that was decided
+	prepared      map[preparedID]*sharedStatement
+	classifier    classify.Classifier
+	performing    int16         // the stream of the request being performed, or noStream: a panic must be answered on it
+	values        [][]byte      // memory for the values of the present request
+	afterUse      bool          // a USE has been sent, and nothing after it
+	catchUp       bool          // the schema must be read before the present request is decided about again
+	caughtUp      bool          // it has been read
+	lastStream    int16         // the stream of the request that was forwarded last, perhaps in part
+	segmentsOnly  bool          // a STARTUP of protocol 5 has been sent: from then on the client may send segments only
+	registered    atomic.Uint32 // the event types of REGISTER: registeredStatus, registeredTopology
 }
 
 // serverState is the state that comes from Cassandra's answers.
@@ -66,7 +66,7 @@ type serverState struct {
 type pending struct {
 	started        atomic.Bool // a STARTUP has been sent and not been refused
 	streams        relay.Streams
-	made           *preparedShare // this connection's share of the prepared statements; apart, since those outlive it
+	share          *preparedShare // this connection's share of the prepared statements; apart, since those outlive it
 	sample         traffic.Sample
 	watches        watches
 	operations     operations
@@ -91,7 +91,7 @@ func newConn(s *Server, client net.Conn) *conn {
 	c := &conn{id: s.lastID.Add(1), server: s, client: client, address: client.RemoteAddr().String()}
 	c.performing, c.classifier.Tables = noStream, s.Tables
 	c.limits, c.stats = s.Limits, s.Stats
-	c.made = new(preparedShare)
+	c.share = new(preparedShare)
 	c.sample.Start()
 	c.done = make(chan struct{})
 	c.answeredOne, c.guesses.turn, c.listing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)

@@ -265,8 +265,8 @@ func (s *lockStatement) mayWait() bool {
 	return s.Critical.Passing && (s.PlainWrite() || s.asks())
 }
 
-// served reports whether the plain write can be carried out in a section of its own now.
-func (s *lockStatement) served() bool {
+// servedInSection reports whether the plain write can be carried out in a section of its own now.
+func (s *lockStatement) servedInSection() bool {
 	return plainWriteAccess(s.Critical) == accessInSection
 }
 
@@ -309,7 +309,7 @@ func (b *lockedBatch) checkNow() *wire.Failure {
 
 // served reports whether the plain batch can be carried out in sections of its own now.
 func (b *lockedBatch) served() bool {
-	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.unlockedChild == nil && !s.served() })
+	return !slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.unlockedChild == nil && !s.servedInSection() })
 }
 
 // withoutLock returns the execution of a batch of plain writes.
@@ -341,7 +341,7 @@ func (b *lockedBatch) tables(s *lockStatement) (all []*catalog.Table) {
 	if s.unlockedChild == nil {
 		return []*catalog.Table{s.Table}
 	}
-	for _, name := range s.names {
+	for _, name := range s.unlockedTables {
 		all = append(all, b.conn.server.Tables.Of(name[0], name[1]))
 	}
 	return all

@@ -111,7 +111,7 @@ func (c *conn) decideStartup(e wire.Envelope) decision {
 		return c.unreadable(e, err)
 	}
 	c.framing.Compression = primitive.Compression(strings.ToUpper(options["COMPRESSION"]))
-	c.patience = patienceOf(options["DRIVER_NAME"])
+	c.driverTimeout = patienceOf(options["DRIVER_NAME"])
 	return watched(&watch{kind: watchLogin})
 }
 

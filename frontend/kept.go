@@ -26,12 +26,12 @@ func (c *conn) countAnswer(n int) {
 // comes. A node may owe many such answers, and a statement takes many times as many bytes as its text.
 func (w *watch) memory() (n int) {
 	if w.preparing != nil {
-		n = w.preparing.memory() + pairMemory*len(w.preparing.names) + textOf(w.preparing.unserved)
+		n = w.preparing.memory() + pairMemory*len(w.preparing.names) + textOf(w.preparing.lockClauseError)
 	}
 	if w.topology != nil {
 		n += min(textMemory*w.topology.Size(), w.topology.Size()+rewrite.MaxMemory)
 	}
-	return n + textOf(w.unserved)
+	return n + textOf(w.lockClauseError)
 }
 
 // textOf returns the length of an error's text, which quotes the request; 0 for nil.

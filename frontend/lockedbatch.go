@@ -82,7 +82,7 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 	n := int(binary.BigEndian.Uint16(body[1:]))
 	own, err := c.batchKeyspace(cur, n)
 	if err != nil {
-		return nil, unreadable(h.OpCode, err)
+		return nil, unreadableFailure(h.OpCode, err)
 	}
 	b, memory := &lockedBatch{conn: c, header: h.Rewritten(), before: body[:3:3]}, 0
 	for range n {
@@ -105,7 +105,7 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 	}
 	b.parameters = wire.ReadParameters(&cur, c.version)
 	if cur.Bad {
-		return b, unreadable(h.OpCode, wire.ErrShort)
+		return b, unreadableFailure(h.OpCode, wire.ErrShort)
 	}
 	if len(b.children) == 0 {
 		return b, nil
@@ -301,7 +301,7 @@ func (c *conn) readChild(cur *wire.Cursor, own string) (s lockStatement, f *wire
 		}
 	}
 	if plain && f == nil {
-		return lockStatement{unlockedChild: cur.Body[start:cur.At], names: names}, nil
+		return lockStatement{unlockedChild: cur.Body[start:cur.At], unlockedTables: names}, nil
 	}
 	if f == nil && !s.IsWrite() {
 		f = wire.Invalid("MUSIC_REFUSED: a batch can hold only INSERT, UPDATE and DELETE: send the others by themselves")

@@ -18,12 +18,12 @@ import (
 // request that are needed to carry it out.
 type lockStatement struct {
 	statement.Statement
-	prepared      *preparedLockStatement // the prepared statement if it came by EXECUTE; else nil
-	simple        *simpleStatement       // what is known of that in the state Critical; nil if it is not simple
-	metadata      []byte                 // the result metadata id that the EXECUTE had (v5)
-	names         [][2]string            // for plain: its tables
-	unlockedChild []byte                 // for a BATCH's statement that needs no lock: kind, and text or id, in wire form
-	until         time.Time              // for a statement that has waited for its table: when it stops waiting
+	prepared       *preparedLockStatement // the prepared statement if it came by EXECUTE; else nil
+	simple         *simpleStatement       // what is known of that in the state Critical; nil if it is not simple
+	metadata       []byte                 // the result metadata id that the EXECUTE had (v5)
+	unlockedTables [][2]string            // for unlockedChild: the tables that it writes
+	unlockedChild  []byte                 // for a BATCH's statement that needs no lock: kind, and text or id, in wire form
+	until          time.Time              // for a statement that has waited for its table: when it stops waiting
 }
 
 // fixTerms calls FixTerms. A rewritten statement is no longer the prepared one.
@@ -162,7 +162,7 @@ func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) erro
 	case s.simple != nil: // its table serves it
 	case s.PlainWrite() && !s.FollowsTable():
 		return c.executeSeveral(e, a)
-	case s.FollowsTable() && !s.served(), s.asks() && s.Critical.Refused != "":
+	case s.FollowsTable() && !s.servedInSection(), s.asks() && s.Critical.Refused != "":
 		return c.executeLater(e, a)
 	}
 	if f := a.run(); f != nil {

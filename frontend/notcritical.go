@@ -91,7 +91,7 @@ func (a *askTable) perform(c *conn, e wire.Envelope) error {
 	}
 	h := e.Header
 	kept := len(text) + textOf(a.failure)
-	c.watch(e.Stream, &watch{kind: watchRights, kept: kept, allowed: func() { c.begin(h.Stream).refuseOrdinary(h, a.failure) }})
+	c.watch(e.Stream, &watch{kind: watchProbe, kept: kept, accepted: func() { c.begin(h.Stream).refuseOrdinary(h, a.failure) }})
 	c.up.Emit(c.prepareRequest(h, []byte(text)))
 	return nil
 }
@@ -101,21 +101,21 @@ func notCritical(table classify.TableKey) *wire.Failure {
 	return wire.Invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", table)
 }
 
-// unserved returns the error to use if Cassandra cannot parse a text on a table that is not
+// lockClauseError returns the error to use if Cassandra cannot parse a text on a table that is not
 // critical, because the text may have USING LOCK or FOR UPDATE. It is nil for nearly every text.
-func (c *conn) unserved(text []byte, name classify.TableKey) *wire.Failure {
+func (c *conn) lockClauseError(text []byte, name classify.TableKey) *wire.Failure {
 	if c.server.Tables == nil || len(name) == 0 || !rewrite.MayHoldLockClause(text) {
 		return nil
 	}
 	return notCritical(name)
 }
 
-// explain answers a client with the error of unserved if Cassandra could not parse its text. It
+// explain answers a client with the error of lockClauseError if Cassandra could not parse its text. It
 // reports whether it has answered.
 func (c *conn) explain(e wire.Envelope, w watch) bool {
-	f, opcode := w.unserved, primitive.OpCodeQuery
+	f, opcode := w.lockClauseError, primitive.OpCodeQuery
 	if w.kind == watchPrepare {
-		f, opcode = w.preparing.unserved, primitive.OpCodePrepare
+		f, opcode = w.preparing.lockClauseError, primitive.OpCodePrepare
 	}
 	if f == nil || !c.isSyntaxError(e) {
 		return false

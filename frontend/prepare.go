@@ -37,8 +37,8 @@ type preparedStatement struct {
 // preparing is a PREPARE that has been sent to Cassandra and has no answer yet.
 type preparing struct {
 	preparedStatement
-	names    [][2]string   // the names of preparedStatement.tables
-	unserved *wire.Failure // see conn.unserved
+	names           [][2]string   // the names of preparedStatement.tables
+	lockClauseError *wire.Failure // see conn.lockClauseError
 }
 
 // reread is a prepared statement whose text is read again each time it is executed, as that of a QUERY.
@@ -73,7 +73,7 @@ func (c *conn) decidePrepare(e wire.Envelope) decision {
 // decidePrepareKind decides about a PREPARE whose text has been read. rest is the body after the text, and
 // own the keyspace in it.
 func (c *conn) decidePrepareKind(r classify.Result, text, rest []byte, own string) decision {
-	p := &preparing{preparedStatement: preparedStatement{kind: r.Kind}, unserved: c.unserved(text, r.Name)}
+	p := &preparing{preparedStatement: preparedStatement{kind: r.Kind}, lockClauseError: c.lockClauseError(text, r.Name)}
 	switch r.Kind {
 	case classify.Local, classify.Peers:
 		failure := c.server.Limits().checkText(text)
@@ -177,7 +177,7 @@ func (c *conn) learn(e wire.Envelope, p *preparing) (wire.Envelope, error) {
 		}
 	}
 	if len(result.PreparedQueryId) == len(preparedID{}) {
-		c.server.prepared.add(preparedID(result.PreparedQueryId), &entry, c.made)
+		c.server.prepared.add(preparedID(result.PreparedQueryId), &entry, c.share)
 	}
 	return e, nil
 }

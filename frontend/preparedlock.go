@@ -31,7 +31,7 @@ type preparedLockStatement struct {
 	names     [][2]string               // for a batch: the names of its statements' tables …
 	tables    []*catalog.Table          // … and these tables
 	of        []preparedTable           // the tables that it names, as they were when it was prepared
-	once      bool                      // it has terms to evaluate at each EXECUTE, see fixTerms
+	hasTerms  bool                      // it has terms to evaluate at each EXECUTE, see fixTerms
 	refused   bool                      // it was refused when it was prepared: it is checked again at each EXECUTE
 
 	simple atomic.Pointer[simpleStatement] // for the state in which its table was last
@@ -49,13 +49,13 @@ type simpleStatement struct {
 // asSimple returns what follows from the statement in the present state of its table; nil if it is
 // not simple, or cannot be carried out in that state.
 func (p *preparedLockStatement) asSimple(s *lockStatement) *simpleStatement {
-	if s.Critical == nil || s.Critical.Refused != "" || p.refused || p.once {
+	if s.Critical == nil || s.Critical.Refused != "" || p.refused || p.hasTerms {
 		return nil
 	}
 	known := p.simple.Load()
 	if known == nil || known.critical != s.Critical {
 		known = &simpleStatement{critical: s.Critical, need: s.permissions()}
-		if !p.remade() && (!s.PlainWrite() || s.served()) {
+		if !p.remade() && (!s.PlainWrite() || s.servedInSection()) {
 			known.keyMarkers = s.KeyMarkers()
 		}
 		p.simple.Store(known)
@@ -88,7 +88,7 @@ func (c *conn) decidePrepareLock(r classify.Result, text, rest []byte, own strin
 	case failure != nil && !s.Auto():
 		return refused(failure)
 	}
-	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.Parsed, table: s.Table, names: s.Names, refused: failure != nil, once: s.Evaluates()}
+	p := &preparedLockStatement{id: ownID(c.keyspaceHere(own), text), text: slices.Clone(text), statement: s.Parsed, table: s.Table, names: s.Names, refused: failure != nil, hasTerms: s.Evaluates()}
 	s.Text, s.prepared, p.of = p.text, p, c.preparedTables(&s)
 	switch s.Parsed.Verb {
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
@@ -202,7 +202,7 @@ func (c *conn) describe(h wire.Header, s *lockStatement) *wire.Failure {
 	if f != nil {
 		return f
 	}
-	c.server.prepared.add(s.prepared.id, &preparedStatement{kind: classify.Critical, lock: s.prepared}, c.made)
+	c.server.prepared.add(s.prepared.id, &preparedStatement{kind: classify.Critical, lock: s.prepared}, c.share)
 	columns := s.ownColumns()
 	c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
 	c.post(c.message(h.Stream, &message.PreparedResult{
@@ -377,10 +377,10 @@ func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 	if p.remade() {
 		return s, wire.Unprepared(p.id[:])
 	}
-	if p.once {
+	if p.hasTerms {
 		s.fixTerms()
 	}
-	if s.PlainWrite() && !s.served() {
+	if s.PlainWrite() && !s.servedInSection() {
 		return s, nil // its policy is looked up when it is carried out
 	}
 	if critical == nil {

@@ -81,8 +81,8 @@ func (c *conn) decideKind(e *wire.Envelope, r *classify.Result, text, rest []byt
 		}
 		return c.decideLock(*e, *r, text, rest)
 	}
-	if f := c.unserved(text, r.Name); f != nil {
-		return watched(&watch{kind: watchUnserved, unserved: f})
+	if f := c.lockClauseError(text, r.Name); f != nil {
+		return watched(&watch{kind: watchLockClause, lockClauseError: f})
 	}
 	return decision{}
 }

@@ -268,7 +268,7 @@ func (c *conn) answer(e wire.Envelope, f *wire.Failure) error {
 
 // answerUnreadable answers a request whose body is malformed. It returns nil.
 func (c *conn) answerUnreadable(e wire.Envelope, err error) error {
-	return c.answer(e, unreadable(e.OpCode, err))
+	return c.answer(e, unreadableFailure(e.OpCode, err))
 }
 
 // unreadable returns the decision about a body that could not be read: wait for the rest or, if it
@@ -277,11 +277,11 @@ func (c *conn) unreadable(e wire.Envelope, err error) decision {
 	if !e.Whole() {
 		return decision{route: relay.NeedWhole}
 	}
-	return refused(unreadable(e.OpCode, err))
+	return refused(unreadableFailure(e.OpCode, err))
 }
 
-// unreadable returns the error for a body that does not follow the protocol.
-func unreadable(opcode primitive.OpCode, err error) *wire.Failure {
+// unreadableFailure returns the error for a body that does not follow the protocol.
+func unreadableFailure(opcode primitive.OpCode, err error) *wire.Failure {
 	return wire.ProtocolError("%s message cannot be read: %v", traffic.OpcodeName(opcode), err)
 }
 

@@ -82,19 +82,19 @@ func (r *responses) Perform(e wire.Envelope) error {
 	if w.kind == watchUnderLock {
 		return c.performUnderLock(e, w.sent)
 	}
-	if w.kind == watchRights && c.grants(e, w.probe) {
+	if w.kind == watchProbe && c.grants(e, w.probe) {
 		defer c.goOn(e.Stream, noStream).end()
-		w.allowed()
+		w.accepted()
 		return nil
 	}
 	if w.kind == watchMade || w.kind == watchValues && e.OpCode == primitive.OpCodeResult {
 		defer c.goOn(e.Stream, noStream).end()
 		return w.values(e)
 	}
-	if w.denied != nil {
-		w.denied(e)
+	if w.refused != nil {
+		w.refused(e)
 	}
-	if (w.kind == watchPrepare || w.kind == watchUnserved) && c.explain(e, w) {
+	if (w.kind == watchPrepare || w.kind == watchLockClause) && c.explain(e, w) {
 		return nil
 	}
 	e, err := c.answerTo(e, w)
@@ -190,45 +190,45 @@ func (r *responses) Flushed() {
 type watchKind uint8
 
 const (
-	watchLogin     watchKind = iota + 1 // to follow the handshake: READY, AUTHENTICATE, AUTH_SUCCESS
-	watchPrepare                        // for the id of a prepared statement
-	watchKeyspace                       // for the keyspace that a USE has set
-	watchTopology                       // to translate addresses in rows of system.local, peers and peers_v2
-	watchSchema                         // to follow a schema change before the client has the answer
-	watchUnderLock                      // for the outcome of an operation under a lock
-	watchColumns                        // for the columns that a read would have
-	watchRights                         // for whether the client has a permission
-	watchUnserved                       // for a syntax error due to a lock clause
-	watchValues                         // for the values of terms that Cassandra evaluates
-	watchMade                           // for the id of a text that the proxy has made
+	watchLogin      watchKind = iota + 1 // to follow the handshake: READY, AUTHENTICATE, AUTH_SUCCESS
+	watchPrepare                         // for the id of a prepared statement
+	watchKeyspace                        // for the keyspace that a USE has set
+	watchTopology                        // to translate addresses in rows of system.local, peers and peers_v2
+	watchSchema                          // to follow a schema change before the client has the answer
+	watchUnderLock                       // for the outcome of an operation under a lock
+	watchColumns                         // for the columns that a read would have
+	watchProbe                           // for whether Cassandra accepts a statement that changes nothing
+	watchLockClause                      // for a syntax error due to a lock clause
+	watchValues                          // for the values of terms that Cassandra evaluates
+	watchMade                            // for the id of a text that the proxy has made
 )
 
 // String returns the reason in words.
 func (k watchKind) String() string {
 	return [...]string{
 		watchLogin: "login", watchPrepare: "prepared id", watchKeyspace: "USE", watchTopology: "topology", watchSchema: "schema change",
-		watchUnderLock: "operation under a lock", watchColumns: "columns of a read", watchRights: "permission", watchUnserved: "syntax", watchValues: "values",
+		watchUnderLock: "operation under a lock", watchColumns: "columns of a read", watchProbe: "probe", watchLockClause: "syntax", watchValues: "values",
 		watchMade: "own prepared id",
 	}[k]
 }
 
 // watch describes how the proxy processes the answer to a request.
 type watch struct {
-	kind      watchKind
-	preparing *preparing                                 // watchPrepare
-	topology  *topology.Request                          // watchTopology
-	sent      *sentOperation                             // watchUnderLock
-	change    SchemaChange                               // watchSchema: the change if the answer does not name it
-	columns   func(wire.Envelope) (wire.Envelope, error) // watchColumns: returns the client's answer
-	probe     probe                                      // watchRights: the statement that was sent
-	allowed   func()                                     // watchRights: called if the client has the permission
-	denied    func(e wire.Envelope)                      // watchRights: called if it has not; may be nil
-	values    func(wire.Envelope) error                  // watchValues: continues with Cassandra's rows; watchMade: with any answer
-	unserved  *wire.Failure                              // watchUnserved: the error if Cassandra cannot parse the text
-	kept      int                                        // bytes of the request that wait for the answer, see conn.countKept
+	kind            watchKind
+	preparing       *preparing                                 // watchPrepare
+	topology        *topology.Request                          // watchTopology
+	sent            *sentOperation                             // watchUnderLock
+	change          SchemaChange                               // watchSchema: the change if the answer does not name it
+	columns         func(wire.Envelope) (wire.Envelope, error) // watchColumns: returns the client's answer
+	probe           probe                                      // watchProbe: the statement that was sent
+	accepted        func()                                     // watchProbe: called if Cassandra accepts it
+	refused         func(e wire.Envelope)                      // watchProbe: called if it does not; may be nil
+	values          func(wire.Envelope) error                  // watchValues: continues with Cassandra's rows; watchMade: with any answer
+	lockClauseError *wire.Failure                              // watchLockClause: the error if Cassandra cannot parse the text
+	kept            int                                        // bytes of the request that wait for the answer, see conn.countKept
 }
 
-// watch has the answer on a stream watched, and counts what waits for it.
+// watch registers w for the answer on a stream, and counts what waits for it.
 func (c *conn) watch(stream int16, w *watch) {
 	if w.kept != 0 {
 		c.countKept(w.kept)

@@ -181,10 +181,10 @@ func (c *conn) askRight(q askedFirst, s *lockStatement, what permission, act fun
 	if !c.streams.Begin(h.Stream, true) {
 		return nil, inUse(h.Stream)
 	}
-	c.watch(h.Stream, &watch{kind: watchRights, kept: q.kept, probe: asked, allowed: func() {
+	c.watch(h.Stream, &watch{kind: watchProbe, kept: q.kept, probe: asked, accepted: func() {
 		c.rights.note(r)
 		act()
-	}, denied: func(e wire.Envelope) { c.auditDenied(e, s, what) }})
+	}, refused: func(e wire.Envelope) { c.auditDenied(e, s, what) }})
 	return append(h.AppendTo(make([]byte, 0, wire.HeaderSize+len(body))), body...), nil
 }
 

@@ -155,7 +155,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	_ = ln.Close()
 	helpers.Go(func() { s.drain(over) })
 	s.wg.Wait()
-	s.turns.group.Wait()
+	s.turns.running.Wait()
 	s.groups.running.Wait()
 	close(over)
 	helpers.Wait()

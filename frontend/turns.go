@@ -11,7 +11,7 @@ import (
 type turns struct {
 	mu      sync.Mutex
 	waiting map[musiccore.Key][]func()
-	group   sync.WaitGroup // of goroutines that have a turn
+	running sync.WaitGroup // of goroutines that have a turn
 }
 
 // take calls f when it is its turn: at once, or when the turn before ends, in a goroutine of its own,
@@ -46,5 +46,5 @@ func (t *turns) next(k musiccore.Key) {
 	}
 	t.waiting[k] = queue[1:]
 	t.mu.Unlock()
-	t.group.Go(queue[0])
+	t.running.Go(queue[0])
 }

@@ -119,7 +119,7 @@ func (a *lockExecution) request(ref musiccore.LockRef) (musiccore.Request, *wire
 }
 
 // longestWait returns how long an answer to the client may take before its driver gives up.
-func (c *conn) longestWait() time.Duration { return max(c.server.MaxWait, c.patience) }
+func (c *conn) longestWait() time.Duration { return max(c.server.MaxWait, c.driverTimeout) }
 
 // readLockClauses reads the clauses of LOCK.
 func (s *lockStatement) readLockClauses(q *musiccore.Request, l *Limits) (f *wire.Failure) {

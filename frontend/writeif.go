@@ -319,7 +319,7 @@ func (c *conn) answerIfValid(stream int16, texts [][]byte, kept int, answer []by
 	case !c.streams.Begin(stream, true):
 		return c.failureEnvelope(stream, inUse(stream))
 	}
-	c.watch(stream, &watch{kind: watchRights, kept: kept, allowed: func() {
+	c.watch(stream, &watch{kind: watchProbe, kept: kept, accepted: func() {
 		if now := c.answerIfValid(stream, texts[1:], kept, answer); now != nil {
 			c.post(now)
 		}

@@ -14,7 +14,7 @@ type Core struct {
 	observed
 	tables       map[[16]byte]tableFacts // what the caller has said of each table
 	idle         idleKeys
-	far          lending
+	lending      lending
 	timers       timers
 	out          Effects
 	now          time.Duration // BOOTTIME of the event under way
@@ -57,7 +57,7 @@ func New(self *Session, o Options) *Core {
 		commands: map[CommandID]replier{},
 		observed: observed{watches: map[SessionID]*watch{}},
 		tables:   map[[16]byte]tableFacts{},
-		far:      lending{out: map[lentID]lentOut{}, borrowed: map[held]*loan{}, loans: map[uint64]*loan{}, elsewhere: map[lockToken]OpID{}, silent: map[SessionID]time.Duration{}},
+		lending:  lending{out: map[lentID]lentOut{}, borrowed: map[held]*loan{}, loans: map[uint64]*loan{}, elsewhere: map[lockToken]OpID{}, silent: map[SessionID]time.Duration{}},
 		idle:     newIdle(o.Idle),
 	}
 }
@@ -150,7 +150,7 @@ func (c *Core) End(now Now, tk Ticket, o Outcome) (Verdict, Effects) {
 		return c.endBorrowed(now, tk, o), c.takeEffects()
 	}
 	if tk.Lent != nil {
-		delete(c.far.out, lentID{tk.Term, tk.Number})
+		delete(c.lending.out, lentID{tk.Term, tk.Number})
 	}
 	k := c.keys[tk.Key]
 	if k == nil || k.term == nil || k.term.id != tk.Term {

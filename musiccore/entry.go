@@ -107,8 +107,8 @@ func (e *entry) setDeadline(until time.Duration) {
 	e.k.c.timers.set(&e.timer, until)
 }
 
-// patience returns for how long the client of an entry that waits may be silent.
-func (e *entry) patience() time.Duration {
+// maySilence returns for how long the client of an entry that waits may be silent.
+func (e *entry) maySilence() time.Duration {
 	if e.passed { // it was told that it holds the lock
 		return e.lease
 	}
@@ -156,7 +156,7 @@ func (e *entry) attach(now Now, op OpID, q Request) {
 		return
 	}
 	k.c.addPending(op, k, e)
-	e.setDeadline(now.Boot + k.c.patience(q))
+	e.setDeadline(now.Boot + k.c.answerWithin(q))
 }
 
 // grantOf returns the Grant with the state of an entry.
@@ -209,7 +209,7 @@ func (k *key) answerTimedOut(now Now, e *entry) {
 	default:
 		e.assignRef()
 		e.answer(k.grantOf(now, e))
-		e.setDeadline(now.Boot + e.patience())
+		e.setDeadline(now.Boot + e.maySilence())
 		if e.ref == 0 && e.identity.token == ([16]byte{}) {
 			// Nobody can ever name it again.
 			e.abandon(0)

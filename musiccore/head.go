@@ -67,9 +67,9 @@ func (k *key) watchHead(now Now) {
 	}
 }
 
-// dropPassed drops the term and the entries that the head has passed: they are lost, and that is
+// dropOvertaken drops the term and the entries that the head has passed: they are lost, and that is
 // final (docs/protocol.md 3.5, Poll).
-func (k *key) dropPassed(now Now) {
+func (k *key) dropOvertaken(now Now) {
 	if k.view.state != rowPresent {
 		return
 	}

@@ -52,7 +52,7 @@ func (k *key) step(now Now) {
 	}
 
 	// What is known by now: references that the head has passed.
-	k.dropPassed(now)
+	k.dropOvertaken(now)
 
 	// Who may hold: the head, and then one reference of its block after another.
 	k.enterTerm(now)

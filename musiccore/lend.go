@@ -57,7 +57,7 @@ func (k *key) lend(now Now, tk *Ticket, to SessionID) {
 	t.holder.via = to
 	t.window.seq += loanStamps - 1
 	tk.Lent = &Lent{Stamps: loanStamps, Valid: k.c.lentTime(now), Run: k.lendRun(to)}
-	k.c.far.out[lentID{t.id, tk.Number}] = lentOut{at: now, key: k.id}
+	k.c.lending.out[lentID{t.id, tk.Number}] = lentOut{at: now, key: k.id}
 }
 
 // runLength is how many sections a borrower may do one after the other: the way from one to the next
@@ -125,8 +125,9 @@ func (k *key) awaitsRun() bool {
 	return true
 }
 
-// passed does, when a loan is given back, what its borrower has done with the references of its run.
-func (k *key) passed(now Now, tk Ticket) {
+// takeOverRun takes over what the borrower of a loan that is given back has done with the references of its
+// run.
+func (k *key) takeOverRun(now Now, tk Ticket) {
 	t := k.term
 	if tk.Lent == nil {
 		return
@@ -223,9 +224,9 @@ func (c *Core) LentBefore(now Now) bool {
 // anyOut reports whether a loan for which which is true may still be in use. It forgets those that
 // are not.
 func (c *Core) anyOut(now Now, which func(lentOut) bool) (any bool) {
-	for id, l := range c.far.out {
+	for id, l := range c.lending.out {
 		if now.Since(l.at) >= c.opts.OpTimeout {
-			delete(c.far.out, id)
+			delete(c.lending.out, id)
 			continue
 		}
 		any = any || which(l)
@@ -297,18 +298,18 @@ func (k *key) lastBlockElsewhere() (SessionID, bool) {
 		return SessionID{}, false
 	}
 	last := k.view.row.newestBlock()
-	return last.Session, last.Retained && last.Session != k.c.self.id && !k.c.dead(last.Session) && k.c.now >= k.c.far.silent[last.Session]
+	return last.Session, last.Retained && last.Session != k.c.self.id && !k.c.dead(last.Session) && k.c.now >= k.c.lending.silent[last.Session]
 }
 
 // PeerSilent says that the proxy of a session has not answered: no LOCK is sent there for a while.
 func (c *Core) PeerSilent(now Now, s SessionID) Effects {
 	c.checkSession(now)
-	for id, until := range c.far.silent {
+	for id, until := range c.lending.silent {
 		if now.Boot >= until {
-			delete(c.far.silent, id)
+			delete(c.lending.silent, id)
 		}
 	}
-	c.far.silent[s] = now.Boot + c.opts.SessionLease
+	c.lending.silent[s] = now.Boot + c.opts.SessionLease
 	return c.takeEffects()
 }
 

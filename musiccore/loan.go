@@ -97,12 +97,12 @@ func (c *Core) Borrow(now, sent Now, tk Ticket) Effects {
 		run: tk.Lent.Run,
 	}
 	l.timer.who = l
-	c.far.loans[l.id] = l
-	if sent.Boot <= c.far.notBefore || c.draining {
+	c.lending.loans[l.id] = l
+	if sent.Boot <= c.lending.notBefore || c.draining {
 		l.close()
 		return c.takeEffects()
 	}
-	c.far.borrowed[h] = l
+	c.lending.borrowed[h] = l
 	c.timers.set(&l.timer, l.usable)
 	return c.takeEffects()
 }
@@ -116,7 +116,7 @@ func lentUntil(sent Now, valid time.Duration) deadline {
 // returns none if the lender has to be asked: the loan that is here, if any, then ends.
 func (c *Core) BorrowedTicket(now Now, op OpID, id Key, r LockRef, kind Kind) (Ticket, Effects) {
 	h := held{id, r}
-	l := c.far.borrowed[h]
+	l := c.lending.borrowed[h]
 	if l == nil || !c.checkSession(now) {
 		return Ticket{}, c.takeEffects()
 	}
@@ -150,7 +150,7 @@ func (l *loan) over(now Now) bool {
 // endBorrowed is End for a ticket of a loan. Success is told if the lent time has not passed after the
 // store's answer, and the loan has not ended; else the lender decides.
 func (c *Core) endBorrowed(now Now, tk Ticket, o Outcome) Verdict {
-	l := c.far.loans[tk.Loan]
+	l := c.lending.loans[tk.Loan]
 	if l == nil || !slices.Contains(l.flight, tk.Op) {
 		return VerdictUncertain
 	}
@@ -175,7 +175,7 @@ func (c *Core) endBorrowed(now Now, tk Ticket, o Outcome) Verdict {
 // the caller gives it back together with the UNLOCK.
 func (c *Core) GiveBack(now Now, id Key, r LockRef) (back Return, passed bool, fx Effects) {
 	c.checkSession(now)
-	l := c.far.borrowed[held{id, r}]
+	l := c.lending.borrowed[held{id, r}]
 	if l != nil && l.pass(now) {
 		return back, true, c.takeEffects()
 	}
@@ -186,7 +186,7 @@ func (c *Core) GiveBack(now Now, id Key, r LockRef) (back Return, passed bool, f
 	if n := len(fx.Returns); n > 0 {
 		back = fx.Returns[n-1]
 		fx.Returns = fx.Returns[:n-1]
-		delete(c.far.loans, back.Loan)
+		delete(c.lending.loans, back.Loan)
 	}
 	return back, false, fx
 }
@@ -199,14 +199,14 @@ func (l *loan) pass(now Now) bool {
 	}
 	next := l.run[0]
 	waiter := lockToken{l.held.key, next.Token}
-	op, waits := l.c.far.elsewhere[waiter]
+	op, waits := l.c.lending.elsewhere[waiter]
 	if !waits {
 		return false
 	}
-	delete(l.c.far.elsewhere, waiter)
-	delete(l.c.far.borrowed, l.held)
+	delete(l.c.lending.elsewhere, waiter)
+	delete(l.c.lending.borrowed, l.held)
 	l.held.ref, l.run = next.Ref, l.run[1:]
-	l.c.far.borrowed[l.held] = l
+	l.c.lending.borrowed[l.held] = l
 	l.ticket.Left, l.ticket.Lease = next.Lease, next.Lease
 	l.c.answer(Answer{Op: op, Grant: Grant{Applied: true, Ref: next.Ref, State: StateHeld, Lease: next.Lease}})
 	return true
@@ -215,7 +215,7 @@ func (l *loan) pass(now Now) bool {
 // AddRemoteWait says that a LOCK with a token waits at another proxy. It is answered here if the lock is
 // passed on to it, unless another LOCK with the token came after it, and at shutdown.
 func (c *Core) AddRemoteWait(op OpID, id Key, token [16]byte) Effects {
-	c.far.elsewhere[lockToken{id, token}] = op
+	c.lending.elsewhere[lockToken{id, token}] = op
 	if c.draining {
 		c.turnAway()
 	}
@@ -224,16 +224,16 @@ func (c *Core) AddRemoteWait(op OpID, id Key, token [16]byte) Effects {
 
 // RemoveRemoteWait says that a LOCK no longer waits at another proxy.
 func (c *Core) RemoveRemoteWait(op OpID, id Key, token [16]byte) {
-	if c.far.elsewhere[lockToken{id, token}] == op {
-		delete(c.far.elsewhere, lockToken{id, token})
+	if c.lending.elsewhere[lockToken{id, token}] == op {
+		delete(c.lending.elsewhere, lockToken{id, token})
 	}
 }
 
 // Returned takes the lender's verdict on a loan that was given back.
 func (c *Core) Returned(now Now, id uint64, v Verdict) Effects {
 	c.checkSession(now)
-	if l := c.far.loans[id]; l != nil {
-		delete(c.far.loans, id)
+	if l := c.lending.loans[id]; l != nil {
+		delete(c.lending.loans, id)
 		l.tell(v)
 	}
 	return c.takeEffects()
@@ -249,8 +249,8 @@ func (l *loan) tell(v Verdict) {
 
 // closeLoan ends the loan of a reference under which operations begin, if there is one.
 func (c *Core) closeLoan(h held) {
-	if l := c.far.borrowed[h]; l != nil {
-		delete(c.far.borrowed, h)
+	if l := c.lending.borrowed[h]; l != nil {
+		delete(c.lending.borrowed, h)
 		l.close()
 	}
 }
@@ -301,13 +301,13 @@ func (l *loan) due(now Now) {
 // One that is under way was lent before, too; and what was lent from here is asked for.
 func (c *Core) closeLoans(table [16]byte) {
 	for _, id := range c.sortedOut() {
-		if l := c.far.out[id]; l.key.Table == table {
+		if l := c.lending.out[id]; l.key.Table == table {
 			l.changed = true
-			c.far.out[id] = l
+			c.lending.out[id] = l
 			c.recallLent(id)
 		}
 	}
-	c.far.notBefore = c.now
+	c.lending.notBefore = c.now
 	for _, l := range c.sortedLoans() {
 		if l.held.key.Table == table && !l.closed {
 			c.closeLoan(l.held)
@@ -317,7 +317,7 @@ func (c *Core) closeLoans(table [16]byte) {
 
 // recallLent asks for what was lent if it has not been given back.
 func (c *Core) recallLent(id lentID) {
-	if k := c.keys[c.far.out[id].key]; k != nil && k.term != nil && k.term.id == id.term && !k.term.ops.flight.over(id.number) {
+	if k := c.keys[c.lending.out[id].key]; k != nil && k.term != nil && k.term.id == id.term && !k.term.ops.flight.over(id.number) {
 		k.recall()
 	}
 }
@@ -328,16 +328,16 @@ func (c *Core) loseLoans() {
 		c.timers.stop(&l.timer)
 		l.tell(VerdictUncertain)
 	}
-	clear(c.far.borrowed)
-	clear(c.far.loans)
+	clear(c.lending.borrowed)
+	clear(c.lending.loans)
 }
 
 // sortedOut returns what was lent from here in the order in which it was lent.
 func (c *Core) sortedOut() []lentID {
-	return slices.SortedFunc(maps.Keys(c.far.out), func(a, b lentID) int { return cmp.Or(cmp.Compare(a.term, b.term), cmp.Compare(a.number, b.number)) })
+	return slices.SortedFunc(maps.Keys(c.lending.out), func(a, b lentID) int { return cmp.Or(cmp.Compare(a.term, b.term), cmp.Compare(a.number, b.number)) })
 }
 
 // sortedLoans returns the loans in the order in which they were taken.
 func (c *Core) sortedLoans() []*loan {
-	return slices.SortedFunc(maps.Values(c.far.loans), func(a, b *loan) int { return cmp.Compare(a.id, b.id) })
+	return slices.SortedFunc(maps.Values(c.lending.loans), func(a, b *loan) int { return cmp.Compare(a.id, b.id) })
 }

@@ -125,8 +125,8 @@ func (k *key) cancel(op OpID, e *entry) {
 	}
 }
 
-// patience returns how long a LOCK waits for its answer.
-func (c *Core) patience(q Request) time.Duration {
+// answerWithin returns how long a LOCK waits for its answer.
+func (c *Core) answerWithin(q Request) time.Duration {
 	if q.NoWait || q.Wait <= 0 {
 		return c.opts.Wait
 	}

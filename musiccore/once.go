@@ -145,7 +145,7 @@ func (k *key) endReleased(now Now) {
 	if t.open || t.ops.flight.ops > 0 || t.synch.cmd != 0 {
 		return
 	}
-	if dirty := !t.clean(); !t.broken && (!dirty || k.unfenced()) {
+	if dirty := !t.clean(); !t.broken && (!dirty || k.mayPutBlind()) {
 		k.view.settled = settled{epoch: t.window.released, unfenced: dirty}
 	}
 	k.chooseBlockSize()

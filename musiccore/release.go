@@ -68,7 +68,7 @@ func (k *key) release(now Now) {
 		return
 	}
 	dirty := t.unsettled || (t.dirty && !t.synced) || t.broken
-	unfenced := dirty && !t.broken && k.unfenced()
+	unfenced := dirty && !t.broken && k.mayPutBlind()
 	if (!dirty || unfenced) && (t.ops.flight.ops > 0 || t.synch.cmd != 0) {
 		k.invariantBroken(now, "I7", "a clean release with operations in flight")
 		return

@@ -10,9 +10,9 @@ import (
 // term and entry (C5).
 func (c *Core) checkSession(now Now) bool {
 	c.now = now.Boot
-	if n := c.self.stood.Load(); n != c.far.stood {
-		c.far.stood, c.far.notBefore = n, now.Boot // what was asked for before counts from clocks that stood still
-		for _, id := range c.sortedOut() {         // and so does what was lent
+	if n := c.self.stood.Load(); n != c.lending.stood {
+		c.lending.stood, c.lending.notBefore = n, now.Boot // what was asked for before counts from clocks that stood still
+		for _, id := range c.sortedOut() {                 // and so does what was lent
 			c.recallLent(id)
 		}
 	}
@@ -47,10 +47,10 @@ func (c *Core) Drain(now Now) Effects {
 
 // turnAway answers the LOCKs that wait at other proxies.
 func (c *Core) turnAway() {
-	for _, op := range slices.Sorted(maps.Values(c.far.elsewhere)) {
+	for _, op := range slices.Sorted(maps.Values(c.lending.elsewhere)) {
 		c.answer(Answer{Op: op, Err: ErrDraining})
 	}
-	clear(c.far.elsewhere)
+	clear(c.lending.elsewhere)
 }
 
 // Quiet reports whether no LWT is under way, nothing is in flight or unsettled, and nothing is borrowed.
@@ -60,7 +60,7 @@ func (c *Core) Quiet() bool {
 			return false
 		}
 	}
-	return len(c.far.loans) == 0
+	return len(c.lending.loans) == 0
 }
 
 // quiet is Quiet for one key.

@@ -447,7 +447,7 @@ func (p *proxy) still(tk Ticket) bool {
 		y = p.s.proxyOf(tk.Lender)
 	}
 	if tk.Loan != 0 {
-		l := p.core.far.loans[tk.Loan]
+		l := p.core.lending.loans[tk.Loan]
 		if l == nil || len(l.flight) != 1 {
 			return false
 		}

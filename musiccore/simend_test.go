@@ -9,7 +9,7 @@ func (s *sim) atRest() bool {
 		return false // forgotten references are found by a visit
 	}
 	for _, p := range s.proxies {
-		if !p.quit && (s.now < p.paused || len(p.waits)+len(p.core.ops)+len(p.core.keys)+len(p.core.far.loans) > 0) {
+		if !p.quit && (s.now < p.paused || len(p.waits)+len(p.core.ops)+len(p.core.keys)+len(p.core.lending.loans) > 0) {
 			return false
 		}
 	}

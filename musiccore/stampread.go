@@ -83,9 +83,9 @@ func (k *key) firstTerm() bool {
 	return s.epoch != 0 && t.window.epoch == s.epoch && s.epoch >= k.table.closed && !t.unsettled
 }
 
-// unfenced reports whether puts that read nothing may begin although the term is dirty, and whether
+// mayPutBlind reports whether puts that read nothing may begin although the term is dirty, and whether
 // those of the next term may, if nothing is in flight: what can still surface lies below them.
-func (k *key) unfenced() bool {
+func (k *key) mayPutBlind() bool {
 	t, s := k.term, &k.stampRead
 	return t.unfenced && !t.unsettled || k.firstTerm() && s.done && s.top < s.epoch+t.window.seq
 }

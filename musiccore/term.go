@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// farEpoch is how far an epoch may be ahead of the clock before a person is told (I12).
-const farEpoch = Stamp(time.Hour / time.Microsecond)
+// alarmingLead is how far an epoch may be ahead of the clock before a person is told (I12).
+const alarmingLead = Stamp(time.Hour / time.Microsecond)
 
 // term is one holder's time on one epoch, the unit of fencing (docs/protocol.md 3.5, Poll, Begin,
 // End). A block that is handed on in memory is one term.
@@ -88,7 +88,7 @@ func (k *key) ready(kind Kind) bool {
 	if kind == FencedPut {
 		return k.mayFence()
 	}
-	if !t.clean() && (kind != BlindPut || len(t.ops.waiting) > 0 || !k.unfenced()) {
+	if !t.clean() && (kind != BlindPut || len(t.ops.waiting) > 0 || !k.mayPutBlind()) {
 		return false
 	}
 	return kind == Get || (!t.renewal.blocksPuts && t.window.seq < k.windowSize()-2)
@@ -190,7 +190,7 @@ func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	t := k.term
 	k.expireOps(now)
 	if k.isChecked() && o == OutcomeAcked && k.deferVerdict(now, tk) {
-		k.passed(now, tk)
+		k.takeOverRun(now, tk)
 		k.fenced(tk)
 		return VerdictPending
 	}
@@ -200,7 +200,7 @@ func (k *key) end(now Now, tk Ticket, o Outcome) Verdict {
 	if o == OutcomeUnknown && tk.Kind == Put {
 		t.unsettled = true
 	}
-	k.passed(now, tk)
+	k.takeOverRun(now, tk)
 	if o == OutcomeAcked {
 		k.fenced(tk)
 	}
@@ -260,7 +260,7 @@ func (k *key) serveOps(now Now) {
 		return
 	}
 	k.expireOps(now)
-	if t.open && (t.clean() || k.unfenced()) {
+	if t.open && (t.clean() || k.mayPutBlind()) {
 		k.admitWaiting(now)
 	}
 	if k.wantsSynch(now) {
@@ -351,7 +351,7 @@ func (k *key) openTerm(now Now, e *entry) {
 	if r.Epoch < max(k.table.altered, k.table.hidden) {
 		k.term.renewal.require(0)
 	}
-	if r.Epoch > now.Clk+farEpoch {
+	if r.Epoch > now.Clk+alarmingLead {
 		c.alarm(k.id, "I12", fmt.Sprintf("epoch %d is far ahead of the clock %d", r.Epoch, now.Clk))
 	}
 	if e.block != nil {

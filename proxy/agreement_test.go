@@ -169,7 +169,7 @@ func TestAStartAtANodeThatIsBehind(t *testing.T) {
 		late, err := s.refresh(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, []string{disagreeing}, late)
-		assert.False(t, s.isSettled(gocql.UUID{7}), "it is read again")
+		assert.False(t, s.isComplete(gocql.UUID{7}), "it is read again")
 		require.NotNil(t, s.tables.Of("k", "t").Critical())
 		assert.Equal(t, catalog.Reject, s.tables.Of("k", "t").Critical().Unlocked)
 		for _, a := range n.take() {
@@ -229,7 +229,7 @@ func TestATableThatCannotBeLockedOpensLikeAnyOther(t *testing.T) {
 		require.NoError(t, table.keepStored(), name)
 		table.Refused = "it has a view"
 		s.show(table, "it is becoming critical")
-		late, err := s.settle(t.Context(), nil, table, gocql.UUID{7}, musiccore.SessionID{})
+		late, err := s.makeReady(t.Context(), nil, table, gocql.UUID{7}, musiccore.SessionID{})
 		require.NoError(t, err, name)
 		assert.Equal(t, c.late, late, name)
 		shown := s.tables.Of("k", "t").Critical()

@@ -54,11 +54,11 @@ func newAudit(log zerolog.Logger, setting, proxy string, tables *criticalTables)
 	return a
 }
 
-// hasNoLine reports whether a note gets no line of its own: it is not audited at this level, or
-// hasNoLine has added it to a sum. If it returns false, the caller must call tell. by is the client
+// takes reports whether nothing of a note is left to write: it is not audited at this level, or was
+// added to a sum. If it returns false, the caller must call tell. by is the client
 // that has ended the lock with UNLOCK or FORCE; zero if it has ended otherwise. It neither blocks
 // nor allocates.
-func (a *audit) hasNoLine(n *musiccore.Note, by *musiccore.Client) bool {
+func (a *audit) takes(n *musiccore.Note, by *musiccore.Client) bool {
 	switch {
 	case a.level < noteLevel(n.Kind):
 	case a.level < auditAll && isShort(n) && (by.Role == n.Client.Role || *by == musiccore.Client{}):
@@ -88,7 +88,7 @@ func isShort(n *musiccore.Note) bool {
 	return n.Kind == musiccore.NoteEnded && n.State == musiccore.StateReleased && (n.InBlock || n.Client.OneWrite)
 }
 
-// tell writes a line for a note; by is as for hasNoLine.
+// tell writes a line for a note; by is as for takes.
 func (a *audit) tell(n musiccore.Note, by musiccore.Client) {
 	line := a.line(n.Key, n.Ref, n.Client)
 	switch n.Kind {

@@ -31,7 +31,7 @@ type audited struct {
 
 // note hands the audit what happened to a lock, as a shard does.
 func (a audited) note(n musiccore.Note, by musiccore.Client) {
-	if !a.hasNoLine(&n, &by) {
+	if !a.takes(&n, &by) {
 		a.tell(n, by)
 	}
 }

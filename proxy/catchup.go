@@ -20,11 +20,11 @@ type readings struct {
 	begun atomic.Uint64
 	ended atomic.Uint64 // number of the last reading that was published
 
-	settled settledReading // the last one if it has left nothing to do, else zero; guarded by schema.mu
+	complete completeReading // the last one if it has left nothing to do, else zero; guarded by schema.mu
 }
 
-// settledReading is a reading of the schema after which nothing was left to do.
-type settledReading struct {
+// completeReading is a reading of the schema after which nothing was left to do.
+type completeReading struct {
 	version gocql.UUID // read before the tables, which may be later
 	at      time.Time
 }

@@ -18,7 +18,7 @@ import (
 // Why a command cannot be carried out.
 var (
 	errUnknownTable = errors.New("table is no longer critical")
-	errElsewhere    = errors.New("locks of the table are decided in another data centre, or its data centre is not known")
+	errOtherCentre  = errors.New("locks of the table are decided in another data centre, or its data centre is not known")
 	errPartialRow   = errors.New("lock row has a register without a value: it was not written by a proxy")
 )
 
@@ -66,7 +66,7 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 	case t == nil:
 		return musiccore.Result{Cause: errUnknownTable}
 	case t.Settings.Local && t.centreSession == nil:
-		return musiccore.Result{Cause: fmt.Errorf("%w: %s", errElsewhere, t.Refused)}
+		return musiccore.Result{Cause: fmt.Errorf("%w: %s", errOtherCentre, t.Refused)}
 	}
 	switch a := c.Action.(type) {
 	case musiccore.ReadRow:

@@ -320,7 +320,7 @@ func TestScopeWithoutADataCentre(t *testing.T) {
 	for _, a := range []musiccore.Action{musiccore.ReadRow{Quorum: true}, musiccore.Apply{}, musiccore.Synch{Fence: 10}} {
 		r := x.do(t.Context(), musiccore.Command{Key: k, Action: a})
 		assert.Equal(t, musiccore.StatusUnknown, r.Status)
-		assert.ErrorIs(t, r.Cause, errElsewhere)
+		assert.ErrorIs(t, r.Cause, errOtherCentre)
 	}
 }
 

@@ -182,7 +182,7 @@ func TestNothingIsDecidedElsewhere(t *testing.T) {
 	n.saysAlways(applied(true))
 	for _, do := range []musiccore.Action{musiccore.ReadRow{}, musiccore.Apply{Swap: everySwap()[0]}, musiccore.Synch{Fence: 9}} {
 		r := x.do(t.Context(), musiccore.Command{Key: k, Action: do})
-		assert.ErrorIs(t, r.Cause, errElsewhere)
+		assert.ErrorIs(t, r.Cause, errOtherCentre)
 		assert.Equal(t, musiccore.StatusUnknown, r.Status)
 	}
 	assert.Empty(t, n.take())

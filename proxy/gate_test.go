@@ -94,10 +94,10 @@ func TestHomeIsLeftOnlyAlone(t *testing.T) {
 	}
 	assert.Equal(t, first.Addr().String(), dial())
 	require.NoError(t, first.Close())
-	h.settled.Store(true)
+	h.bound.Store(true)
 	assert.Empty(t, dial())
-	h.settled.Store(false)
+	h.bound.Store(false)
 	assert.Equal(t, second.Addr().String(), dial())
-	h.settled.Store(true)
+	h.bound.Store(true)
 	assert.Equal(t, second.Addr().String(), dial())
 }

@@ -211,7 +211,7 @@ func TestNoGenerationBeginsAtANodeThatIsBehind(t *testing.T) {
 		s.home, s.node, s.tables = func() string { return c.home }, host, catalog.NewTables()
 		table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{1}, Made: true, Marked: true, Generation: c.companion}}
 		table.stored = storedTable{closed: 5, text: table.Settings.String()}
-		late, err := s.settle(t.Context(), table, table, version, musiccore.SessionID{})
+		late, err := s.makeReady(t.Context(), table, table, version, musiccore.SessionID{})
 		require.NoError(t, err, name)
 		assert.Equal(t, c.late, late, name)
 		assert.Equal(t, c.begins, rows.swaps() > 0, name)

@@ -22,7 +22,7 @@ type home struct {
 	clients   *nodeDialer // for clients' connections
 	timeout   time.Duration
 	current   atomic.Int64 // index of the address that answered last
-	settled   atomic.Bool  // there are other proxies: this one must stay with its node
+	bound     atomic.Bool  // there are other proxies: this one must stay with its node
 	host      atomic.Pointer[string]
 	role      atomic.Pointer[string] // that the node gives clients by their certificate, as it was last asked; nil = not yet
 }
@@ -64,7 +64,7 @@ func (h *home) reach(ctx context.Context, by *nodeDialer) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	first, tries := int(h.current.Load()), len(h.addresses)
-	if h.settled.Load() {
+	if h.bound.Load() {
 		tries = 1
 	}
 	var faults []error

@@ -102,7 +102,7 @@ func (l *locks) askLock(ctx context.Context, at musiccore.SessionID, k musiccore
 // giveBackTo gives a loan back to its lender, and passes its verdict to the operations that wait for
 // it. It blocks.
 func (l *locks) giveBackTo(r musiccore.Return) {
-	ctx, cancel := l.scope()
+	ctx, cancel := l.newContext()
 	defer cancel()
 	v := l.peers.End(ctx, r.Ticket, r.Outcome)
 	l.of(r.Ticket.Key).call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Returned(now, r.Loan, v) })

@@ -20,18 +20,18 @@ const shardCount = 16
 // locks implements frontend.Locks: by the shards of this proxy's core, and by asking the cores of
 // other proxies. It is safe for concurrent use.
 type locks struct {
-	shards  [shardCount]*shard
-	seed    maphash.Seed
-	metrics *lockMetrics
-	tables  *criticalTables
-	wait    time.Duration // of a LOCK that says none
-	lastOp  atomic.Uint64
-	peers   *peer.Client
-	living  func(context.Context) (map[musiccore.SessionID]string, error) // returns the living sessions of other proxies, with their addresses
-	scope   func() (context.Context, context.CancelFunc)                  // returns the context of an operation at another proxy
-	places  chan struct{}                                                 // holds a value for each LOCK for a new reference that waits at another proxy
-	turns   chan struct{}                                                 // … and for each with a reference of that one
-	giving  atomic.Int64                                                  // UNLOCKs and tickets that are on their way to other proxies
+	shards     [shardCount]*shard
+	seed       maphash.Seed
+	metrics    *lockMetrics
+	tables     *criticalTables
+	wait       time.Duration // of a LOCK that says none
+	lastOp     atomic.Uint64
+	peers      *peer.Client
+	living     func(context.Context) (map[musiccore.SessionID]string, error) // returns the living sessions of other proxies, with their addresses
+	newContext func() (context.Context, context.CancelFunc)                  // returns the context of an operation at another proxy
+	places     chan struct{}                                                 // holds a value for each LOCK for a new reference that waits at another proxy
+	turns      chan struct{}                                                 // … and for each with a reference of that one
+	giving     atomic.Int64                                                  // UNLOCKs and tickets that are on their way to other proxies
 }
 
 // newLocks returns the locks of a session. Commands and operations at other proxies are cancelled
@@ -39,7 +39,7 @@ type locks struct {
 func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options, d lockDeps) *locks {
 	l := &locks{
 		seed: maphash.MakeSeed(), metrics: d.metrics, tables: d.tables, peers: d.peers, living: d.living, wait: o.Wait, places: make(chan struct{}, placesAsked), turns: make(chan struct{}, turnsAsked),
-		scope: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+		newContext: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 	}
 	failures := d.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: 10 * time.Second})
 	for i := range l.shards {
@@ -243,7 +243,7 @@ func (l *locks) verdictOf(s *shard, t musiccore.Ticket) func() musiccore.Verdict
 		verdict <- a.Verdict
 	}
 	return func() musiccore.Verdict {
-		ctx, cancel := l.scope()
+		ctx, cancel := l.newContext()
 		defer cancel()
 		select {
 		case v := <-verdict:

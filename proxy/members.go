@@ -210,7 +210,7 @@ func (m *members) look(ctx context.Context, g *listenerGate, tell func(frontend.
 	}
 	limited, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	err = m.settle(limited, all, down == nil, g.isOpen())
+	err = m.correctRows(limited, all, down == nil, g.isOpen())
 	if down == nil && time.Since(m.swept) >= sweepEvery {
 		m.swept = time.Now()
 		err = errors.Join(err, m.sweep(limited))
@@ -245,7 +245,7 @@ func (m *members) setGate(ctx context.Context, g *listenerGate, down error) {
 
 // follow stores which proxies there are now. A proxy that is not alone must stay with its node.
 func (m *members) follow(all []member) {
-	m.home.settled.Store(slices.ContainsFunc(all, func(o member) bool { return o.host != m.ring.home.host && o.proxy != m.advertise }))
+	m.home.bound.Store(slices.ContainsFunc(all, func(o member) bool { return o.host != m.ring.home.host && o.proxy != m.advertise }))
 	nodes := visibleNodes(m.known(all), m.ring)
 	m.others.Store(&nodes)
 }

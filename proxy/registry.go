@@ -101,10 +101,10 @@ func (m *members) remove(ctx context.Context, o member) error {
 // self returns the session of this proxy.
 func (m *members) self() gocql.UUID { return gocql.UUID(m.heartbeat.id()) }
 
-// settle corrects music.proxies: it writes this proxy's row if that is not right, and deletes other
+// correctRows corrects music.proxies: it writes this proxy's row if that is not right, and deletes other
 // rows with its address. While the home node is down it writes only its own row.
-func (m *members) settle(ctx context.Context, all []member, up, open bool) error {
-	if err := m.settleOwn(ctx, all, up, open); err != nil || !up {
+func (m *members) correctRows(ctx context.Context, all []member, up, open bool) error {
+	if err := m.correctOwn(ctx, all, up, open); err != nil || !up {
 		return err
 	}
 	var faults []error
@@ -128,9 +128,9 @@ func (m *members) sweep(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// settleOwn writes the row of the home node if it is not right. If another living proxy stands for
+// correctOwn writes the row of the home node if it is not right. If another living proxy stands for
 // the same node, the row stays that one's, and drivers of other proxies are not shown this one.
-func (m *members) settleOwn(ctx context.Context, all []member, up, open bool) error {
+func (m *members) correctOwn(ctx context.Context, all []member, up, open bool) error {
 	own := member{host: m.ring.home.host, proxy: m.advertise, session: uuid.UUID(m.self()), serving: up && open}
 	for _, o := range all {
 		if o.host != own.host {

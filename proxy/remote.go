@@ -60,7 +60,7 @@ func (l *locks) Force(k musiccore.Key, f frontend.Force, done func(musiccore.Ans
 
 // beginThere continues a Begin with this core's answer a, by follow. It blocks.
 func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, a musiccore.Answer) musiccore.Answer {
-	ctx, cancel := l.scope()
+	ctx, cancel := l.newContext()
 	defer cancel()
 	lent := kind
 	if kind == musiccore.BlindPut {
@@ -81,7 +81,7 @@ func (l *locks) beginThere(k musiccore.Key, r musiccore.LockRef, kind musiccore.
 func (l *locks) unlockThere(k musiccore.Key, r musiccore.LockRef, by musiccore.Client, a musiccore.Answer) musiccore.Answer {
 	l.giving.Add(1)
 	defer l.giving.Add(-1)
-	ctx, cancel := l.scope()
+	ctx, cancel := l.newContext()
 	defer cancel()
 	var back musiccore.Return // it is given back with each try: who asks cannot know whether the first one arrived
 	return l.follow(ctx, remoteOp{
@@ -108,7 +108,7 @@ func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Ver
 	l.giving.Add(1)
 	l.of(t.Key).running.Go(func() {
 		defer l.giving.Add(-1)
-		ctx, cancel := l.scope()
+		ctx, cancel := l.newContext()
 		defer cancel()
 		verdict <- l.peers.End(ctx, t, o)
 	})
@@ -118,7 +118,7 @@ func (l *locks) endThere(t musiccore.Ticket, o musiccore.Outcome) (musiccore.Ver
 // run asks this proxy's core and, if that names another proxy, continues by follow. The results are
 // as for lockHere.
 func (l *locks) run(e remoteOp, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
-	ctx, cancel := l.scope()
+	ctx, cancel := l.newContext()
 	follow := func(a musiccore.Answer) {
 		defer cancel()
 		done(l.follow(ctx, e, a))
@@ -240,7 +240,7 @@ func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 	if all = l.listHere(only, peer.MaxListed+1); len(all) > peer.MaxListed {
 		all, missing = all[:peer.MaxListed], []string{"only some of the locks of this proxy are shown: name a table or key"}
 	}
-	ctx, cancel := l.scope()
+	ctx, cancel := l.newContext()
 	defer cancel()
 	ctx, stop := context.WithTimeout(ctx, peer.ListLimit)
 	defer stop()

@@ -105,22 +105,22 @@ func (s *schema) watch(ctx context.Context) {
 	}
 }
 
-// confirm is isSettled for the answer to a question that was asked then, by BOOTTIME: until a while after
+// confirm is isComplete for the answer to a question that was asked then, by BOOTTIME: until a while after
 // that, where the replicas of the tables' lock rows are may be relied on.
 func (s *schema) confirm(asked time.Duration, version gocql.UUID) bool {
-	settled := s.isSettled(version)
+	settled := s.isComplete(version)
 	if settled {
 		s.critical.checked.Store(int64(asked))
 	}
 	return settled
 }
 
-// isSettled reports whether the last reading of the schema, whoever wanted it, was of this version, not
+// isComplete reports whether the last reading of the schema, whoever wanted it, was of this version, not
 // long ago, and has left nothing to do. It blocks while the schema is being read.
-func (s *schema) isSettled(version gocql.UUID) bool {
+func (s *schema) isComplete(version gocql.UUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := s.readings.settled
+	last := s.readings.complete
 	return last.version == version && time.Since(last.at) < schemaReread
 }
 
@@ -141,7 +141,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reading, self := s.readings.begin(), s.heartbeat.knownSession()
-	s.readings.settled = settledReading{}
+	s.readings.complete = completeReading{}
 	version, node, err := s.version(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the schema's version: %w", err)
@@ -171,7 +171,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		if t == before[t.ID] { // kept, since what was read of it is doubtful
 			continue
 		}
-		tableLate, err := s.settle(ctx, before[t.ID], t, version, self)
+		tableLate, err := s.makeReady(ctx, before[t.ID], t, version, self)
 		late = append(late, tableLate...)
 		faults = append(faults, err)
 	}
@@ -185,7 +185,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		s.unsure.Store(true)
 	}
 	if err = errors.Join(faults...); err == nil && len(late) == 0 {
-		s.readings.settled = settledReading{version, time.Now()}
+		s.readings.complete = completeReading{version, time.Now()}
 	}
 	return late, err
 }
@@ -352,10 +352,10 @@ func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused stri
 	s.tables.Set(t.keyspace, t.name, &c)
 }
 
-// settle makes a critical table ready for locks: it raises closed if needed, creates the companion,
+// makeReady makes a critical table ready for locks: it raises closed if needed, creates the companion,
 // and tells the cores what has changed. late names what it must wait for; then it must be called
 // again. self is this proxy's session as of before the table was read.
-func (s *schema) settle(ctx context.Context, before, t *dataTable, version gocql.UUID, self musiccore.SessionID) (late []string, err error) {
+func (s *schema) makeReady(ctx context.Context, before, t *dataTable, version gocql.UUID, self musiccore.SessionID) (late []string, err error) {
 	if t.ignored != "" && (before == nil || before.ignored != t.ignored) {
 		s.log.Warn().Stringer("table", t).Msg(t.ignored)
 	}

@@ -213,7 +213,7 @@ func TestWhatIsSettledIsNotReadAgain(t *testing.T) {
 	s := newSchema(schemaReader{session: n.session, home: func() string { return version.String() }, release: "5.0.8", rules: new(criticalRules)},
 		catalog.NewTables(), newCriticalTables(), beats, func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {})
 	s.known.Store(&version)
-	assert.False(t, s.isSettled(version), "nothing was read")
+	assert.False(t, s.isComplete(version), "nothing was read")
 	refresh := func() error {
 		_, err := s.refresh(t.Context())
 		return err
@@ -223,16 +223,16 @@ func TestWhatIsSettledIsNotReadAgain(t *testing.T) {
 	assert.Zero(t, s.critical.checked.Load())
 	assert.True(t, s.confirm(7, version))
 	assert.EqualValues(t, 7, s.critical.checked.Load())
-	s.readings.settled.at = time.Now().Add(-schemaReread)
-	assert.False(t, s.isSettled(version), "long ago")
+	s.readings.complete.at = time.Now().Add(-schemaReread)
+	assert.False(t, s.isComplete(version), "long ago")
 
 	s.owed = func() bool { return false }
 	require.NoError(t, refresh())
-	assert.True(t, s.isSettled(version))
+	assert.True(t, s.isComplete(version))
 	n.says(playedSchema{broken: "system_schema.tables"}.answer)
 	require.Error(t, refresh())
-	assert.False(t, s.isSettled(version), "it was not read")
+	assert.False(t, s.isComplete(version), "it was not read")
 	n.says(playedSchema{tables: 1}.answer)
 	require.Error(t, refresh())
-	assert.False(t, s.isSettled(version), "a table could not be settled")
+	assert.False(t, s.isComplete(version), "a table could not be settled")
 }

@@ -241,7 +241,7 @@ func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.
 	}
 	for _, n := range e.Notes {
 		s.metrics.note(n, now.Boot)
-		if !s.audit.hasNoLine(&n, &by) {
+		if !s.audit.takes(&n, &by) {
 			s.tellLater(n, by)
 		}
 	}

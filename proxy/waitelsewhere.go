@@ -34,7 +34,7 @@ type waitingLock struct {
 // newWaitingLock returns a LOCK that waits. Its answer is passed to done.
 func (l *locks) newWaitingLock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) *waitingLock {
 	w := &waitingLock{l: l, key: k, ask: q, begun: boottime(), done: done}
-	w.ctx, w.cancel = l.scope()
+	w.ctx, w.cancel = l.newContext()
 	return w
 }
 
@@ -116,7 +116,7 @@ func (w *waitingLock) waitThere(at musiccore.SessionID) {
 // from before the last question.
 func (w *waitingLock) askThere(at musiccore.SessionID, asked musiccore.Request, here musiccore.OpID) (a musiccore.Answer, sent musiccore.Now, err error) {
 	s := w.l.of(w.key)
-	ctx, cancel := w.l.scope() // not w.ctx: of a question that is cancelled nobody knows what it was answered
+	ctx, cancel := w.l.newContext() // not w.ctx: of a question that is cancelled nobody knows what it was answered
 	defer cancel()
 	for broken := false; ; {
 		var self musiccore.SessionID

@@ -41,7 +41,7 @@ func (o *Outbound) forward(run []byte, inside bool) error {
 	o.write(run)
 	o.inside = inside
 	o.mu.Unlock()
-	o.settle()
+	o.flushPosted()
 	return o.Err()
 }
 
@@ -52,7 +52,7 @@ func (o *Outbound) Post(b []byte) {
 	o.posted = append(o.posted, b...)
 	o.pending.Store(int64(len(o.posted)))
 	o.postMu.Unlock()
-	o.settle()
+	o.flushPosted()
 }
 
 // postNow is Post that writes b without a copy, unless another goroutine is writing or the direction
@@ -71,7 +71,7 @@ func (o *Outbound) postNow(b []byte) {
 	if inside {
 		o.Post(b)
 	} else {
-		o.settle()
+		o.flushPosted()
 	}
 }
 
@@ -110,9 +110,9 @@ func (o *Outbound) Room(done <-chan struct{}) {
 // Progress returns a number that is odd while bytes go out, and changes with every write.
 func (o *Outbound) Progress() uint64 { return o.writes.Load() }
 
-// settle writes the posted bytes. A goroutine that does not get the mutex may return: the one that
-// has it calls settle after unlocking.
-func (o *Outbound) settle() {
+// flushPosted writes the posted bytes. A goroutine that does not get the mutex may return: the one that
+// has it calls flushPosted after unlocking.
+func (o *Outbound) flushPosted() {
 	for o.pending.Load() > 0 && o.mu.TryLock() {
 		stuck := o.inside && o.Err() == nil
 		if !stuck {
