@@ -63,14 +63,14 @@ func layers() []layer {
 	}
 }
 
-// within tells whether a path is one of the folders or lies below one.
+// within reports whether a path is one of the folders or lies below one.
 func within(name string, folders ...string) bool {
 	return slices.ContainsFunc(folders, func(folder string) bool {
 		return folder == "*" || folder == "." || name == folder || strings.HasPrefix(name, folder+"/")
 	})
 }
 
-// allows tells whether code in a layer may import a package.
+// allows reports whether code in a layer may import a package.
 func (l layer) allows(imported string) bool {
 	if own, ours := strings.CutPrefix(imported, modulePath+"/"); ours {
 		return within(own, l.ours...) || l.folder != "." && within(own, l.folder)

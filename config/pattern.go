@@ -16,7 +16,7 @@ var errPattern = errors.New("not keyspace.table")
 // errManyTables means that metrics-tables names too many tables.
 var errManyTables = fmt.Errorf("more than %d", maxMetricsTables)
 
-// CriticalByName tells whether one of the patterns of the setting critical names a table, whose
+// CriticalByName reports whether one of the patterns of the setting critical names a table, whose
 // keyspace and name are given as Cassandra knows them. The keyspaces of Cassandra itself and that
 // of the proxies are named by none.
 func (m Music) CriticalByName(keyspace, table string) bool {

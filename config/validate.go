@@ -164,7 +164,7 @@ func checkHost(host string) error {
 	return nil
 }
 
-// hostName tells whether a text can be a name of a host. One whose last label is a number is an
+// hostName reports whether a text can be a name of a host. One whose last label is a number is an
 // address with a mistake in it.
 func hostName(s string) bool {
 	s = strings.TrimSuffix(s, ".")

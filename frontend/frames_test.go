@@ -38,7 +38,7 @@ func TestFramesAreReadAsCassandraReadsThem(t *testing.T) {
 	assert.Greater(t, read, 300)
 }
 
-// isStrange tells whether a request has flags that Cassandra 5.0 ignores, and of which nobody knows what they will mean; or says that it is
+// isStrange reports whether a request has flags that Cassandra 5.0 ignores, and of which nobody knows what they will mean; or says that it is
 // compressed where no compression was agreed upon.
 func isStrange(name string) bool {
 	var version, opcode, headers, flags uint32

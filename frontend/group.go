@@ -85,7 +85,7 @@ func (c *conn) groupName(x *conditionalWrite) (n groupName, ok bool) {
 	return n, true
 }
 
-// join reports whether a write has joined a group whose first write takes the lock. Else it has to take the
+// join reports whether a write has joined a group whose first write takes the lock. Otherwise it has to take the
 // lock itself, and others may join it until it has read the row. A write that joins is answered in time,
 // whatever becomes of the first.
 func (c *conn) join(x *conditionalWrite) bool {

@@ -27,7 +27,7 @@ type Locks interface {
 // Locker gives and releases locks.
 type Locker interface {
 	// Lock asks for a new reference or, if q has one, continues to wait with it. If cancel is nil,
-	// a is the answer. Else the answer is passed to done by another goroutine, and cancel must be
+	// a is the answer. Otherwise the answer is passed to done by another goroutine, and cancel must be
 	// called if the client no longer waits; done is called all the same.
 	//
 	// Errors for a new reference: ErrDraining, ErrClock, ErrTooManyWaiters, ErrUnavailable. For a

@@ -132,7 +132,7 @@ func (r *madeRig) reads(text string, answer message.Message) *message.QueryOptio
 	return sent.Options
 }
 
-// applied tells whether the client's write was.
+// applied reports whether the client's write was.
 func (r *madeRig) applied(want bool) {
 	r.client.t.Helper()
 	require.Equal(r.client.t, boolean(want), r.client.answer(1).(*message.RowsResult).Data[0][0])

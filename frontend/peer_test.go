@@ -204,7 +204,7 @@ func (p *peer) tryNext() (*frame.Frame, error) {
 	return frame.NewCodec().DecodeFrame(&p.payload)
 }
 
-// decodable tells whether a whole envelope has been taken out of segments.
+// decodable reports whether a whole envelope has been taken out of segments.
 func (p *peer) decodable() bool {
 	b := p.payload.Bytes()
 	if len(b) < wire.HeaderSize {

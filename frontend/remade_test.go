@@ -24,7 +24,7 @@ func (r *rig) remake(id byte, numbers string) {
 }
 
 // A statement that was prepared for a table is not executed on another one of the same name, made after a DROP: its client has bound values of
-// the columns of before. Cassandra has forgotten it; the proxy, which sends texts in its place, says so as well.
+// the former columns. Cassandra has forgotten it; the proxy, which sends texts in its place, says so as well.
 func TestAPreparedStatementOfATableThatWasDropped(t *testing.T) {
 	four := []byte{0, 0, 0, 5} // an int, and a text as well
 	for text, values := range map[string][][]byte{

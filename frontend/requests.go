@@ -106,7 +106,7 @@ func (r *requests) Decide(e *wire.Envelope) (relay.Decision, error) {
 }
 
 // Await implements relay.Handler. For a request on a table that is not in the schema it blocks
-// until the schema has been read again. Else it blocks until every request has been answered. USE
+// until the schema has been read again. Otherwise it blocks until every request has been answered. USE
 // needs that before and after it: Cassandra carries out the requests of a connection in any order,
 // and the proxy must know the keyspace of each.
 func (r *requests) Await() error {

@@ -66,7 +66,7 @@ func (s *lockStatement) permissions() permission {
 // hasRoles reports whether clients have roles, and so perhaps no right to what they ask for.
 func (c *conn) hasRoles() bool { return c.authenticated.Load() || c.server.Roles }
 
-// missingPermission returns one of the needed permissions that Cassandra has not confirmed lately;
+// missingPermission returns one of the needed permissions that Cassandra has not confirmed recently;
 // 0 if it has confirmed all, or has no roles. It does not allocate, and takes no lock that other
 // clients take.
 func (c *conn) missingPermission(t *catalog.Table, need permission) permission {

@@ -123,7 +123,7 @@ const (
 	evaluationsAtOnce = 2
 )
 
-// evaluate calls f, which evaluates conditions on n bytes, and does not block.
+// evaluate calls f, which evaluates conditions on n bytes and must not block. It waits for its turn if n is large.
 func (s *Server) evaluate(n int, f func()) {
 	if n > largeCondition {
 		s.evaluating <- struct{}{}

@@ -95,7 +95,7 @@ func everyWay(t *testing.T, client, backend *peer, text, asked string, node, wan
 	}
 }
 
-// skips tells whether Cassandra would leave out the columns.
+// skips reports whether Cassandra would leave out the columns.
 func skips(m message.Message, version primitive.ProtocolVersion) bool {
 	switch m := m.(type) {
 	case *message.Query:

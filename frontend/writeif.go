@@ -309,7 +309,7 @@ func (c *conn) refuseCondition(stream int16, x *conditionalWrite, answer []byte)
 	return c.answerIfValid(stream, texts, kept, answer)
 }
 
-// answerIfValid returns the answer for the client if texts is empty. Else it has Cassandra prepare
+// answerIfValid returns the answer for the client if texts is empty. Otherwise it has Cassandra prepare
 // them one after another, and returns nil: the client gets Cassandra's error, or answer if there is
 // none. kept is how many bytes wait for that.
 func (c *conn) answerIfValid(stream int16, texts [][]byte, kept int, answer []byte) []byte {

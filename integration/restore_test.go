@@ -43,6 +43,6 @@ func TestRestoring(t *testing.T) {
 		s.works(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 3%s", ref, of))
 		assert.Equal(t, "3", told(s.works(s.client, read), "balance"))
 		o := s.do(s.client, fmt.Sprintf("UPDATE ACCOUNTS USING LOCK %d SET balance = 666%s", before, of))
-		assert.NotNil(t, o.failure, "a lock of before")
+		assert.NotNil(t, o.failure, "a lock from before the restore")
 	}
 }

@@ -29,7 +29,7 @@ func (c *Core) do(k Key, a Action) CommandID {
 	return c.last.command
 }
 
-// addPending records where an operation waits, so that Gone finds it. e may be nil.
+// addPending records where an operation waits, so that ClientGone finds it. e may be nil.
 func (c *Core) addPending(op OpID, k *key, e *entry) { c.ops[op] = pendingOp{k, e} }
 
 // answer emits an answer. One to operation 0 is for nobody.

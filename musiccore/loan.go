@@ -171,7 +171,7 @@ func (c *Core) endBorrowed(now Now, tk Ticket, o Outcome) Verdict {
 }
 
 // GiveBack is for an UNLOCK of a reference of another session. If the lock has been passed on to the next
-// one of the loan's run, the UNLOCK is done. Else the loan ends, and back is it if nothing is in flight:
+// one of the loan's run, the UNLOCK is done. Otherwise the loan ends, and back is it if nothing is in flight:
 // the caller gives it back together with the UNLOCK.
 func (c *Core) GiveBack(now Now, id Key, r LockRef) (back Return, passed bool, fx Effects) {
 	c.checkSession(now)

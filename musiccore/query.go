@@ -30,7 +30,7 @@ type query struct {
 	ended   State   // not 0: how the reference has ended; the query is answered once that is final
 }
 
-// needsRow reports whether the lock row decides the answer. Else it is the end of something that
+// needsRow reports whether the lock row decides the answer. Otherwise it is the end of something that
 // this proxy has begun.
 func (q query) needsRow() bool { return q.ended == 0 }
 

@@ -186,7 +186,7 @@ func TestASessionOfTwoProcesses(t *testing.T) {
 	first, n := begin1(one, 0, 0)
 	one.Acked(at(0), first, n)
 	two.Acked(at(0), first, func() int64 { _, n := begin1(two, 0, 0); return n }())
-	require.NoError(t, look1(two, time.Second, time.Second, n), "the beat of before is of both")
+	require.NoError(t, look1(two, time.Second, time.Second, n), "the earlier beat is of both")
 	start, n := begin1(one, 3*time.Second, 3*time.Second)
 	one.Acked(at(3*time.Second), start, n)
 	_, other := begin1(two, 3*time.Second+1, 3*time.Second) // its clocks show another moment: another number, that is not written yet
@@ -207,7 +207,7 @@ func TestASessionWhoseRowHasGone(t *testing.T) {
 	start, n := begin1(s, 0, 0)
 	under := s.Look(at(0)) // may show the row of before the beat
 	s.Acked(at(0), start, n)
-	require.NoError(t, s.Saw(at(1), under, 0), "a look of before the acknowledgement")
+	require.NoError(t, s.Saw(at(1), under, 0), "a look from before the acknowledgement")
 	err := look1(s, 2, 2, 0)
 	require.ErrorIs(t, err, ErrBeatGone, "the row has gone")
 	require.True(t, s.Dead(), "the row has gone: %v", err)

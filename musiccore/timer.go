@@ -46,7 +46,7 @@ func (h *timers) Pop() any {
 	return t
 }
 
-// set has the timer ring at that time or earlier.
+// set makes the timer ring at that time or earlier.
 func (h *timers) set(t *timer, at time.Duration) {
 	switch {
 	case t.slot == 0:
@@ -58,7 +58,7 @@ func (h *timers) set(t *timer, at time.Duration) {
 	}
 }
 
-// stop has the timer not ring.
+// stop keeps the timer from ringing.
 func (h *timers) stop(t *timer) {
 	if t.slot != 0 {
 		heap.Remove(h, t.slot-1)

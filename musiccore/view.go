@@ -52,7 +52,7 @@ type rowRead struct {
 	began           time.Duration // when
 	quorum          bool          // it, or the last one, was at QUORUM or SERIAL
 	serial          bool          // it, or the last one, was at SERIAL
-	localReadWanted bool          // an LWT waits for a look
+	localReadWanted bool          // an LWT waits for a read of one replica
 	empty           int           // how many reads in a row showed nothing new
 	behind          int           // how many reads at QUORUM in a row showed an older row than is known
 	next            time.Duration // the next read is not before that

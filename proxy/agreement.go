@@ -67,7 +67,7 @@ func (s *schema) keep(ctx context.Context, before map[[16]byte]*dataTable, found
 }
 
 // criticalBefore returns those of the tables that are critical by music.tables, read at QUORUM. For a
-// proxy that starts they stand for the tables of before: its node may have missed the change that
+// proxy that starts they stand for the earlier tables: its node may have missed the change that
 // made them critical, while other proxies give locks on them.
 func (r *schemaReader) criticalBefore(ctx context.Context, plain []*dataTable) (map[[16]byte]*dataTable, error) {
 	stored := map[[16]byte]storedTable{}

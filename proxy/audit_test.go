@@ -168,7 +168,7 @@ func TestAuditSumsShortSections(t *testing.T) {
 	})
 }
 
-// The end of a lock names whose lock it was, and beside that who ended it where somebody did: by
+// The end of a lock names whose lock it was, and also who ended it where somebody did: by
 // UNLOCK or FORCE, at this proxy or at another one.
 func TestAuditSaysWhoEndedALock(t *testing.T) {
 	a, b := two(t)

@@ -21,7 +21,7 @@ const plainSettings = "plain"
 var errRaced = errors.New("another proxy was first")
 
 // thisOne is this proxy's name among those that have not followed.
-const thisOne = "this address (it waits for answers of before)"
+const thisOne = "this address (it still waits for earlier answers)"
 
 // errNoClock means that closed cannot be raised while the clocks of this proxy and of the cluster
 // differ.
@@ -115,7 +115,7 @@ func (t *dataTable) created() int64 {
 
 // raise stores a new closed with the settings, where both are still those that were read. It returns
 // errRaced if another proxy has stored some first, which the next refresh reads. The settings alone
-// would not do: they may be those that are there already, and those of before may come back while an
+// would not do: they may be those that are there already, and earlier ones may come back while an
 // LWT is under way.
 func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 	lived, err := s.lived(ctx, t)

@@ -44,7 +44,7 @@ func TestClosing(t *testing.T) {
 	}
 }
 
-// Where clocks differ as much as they may, closed lies above every plain write of before, and above
+// Where clocks differ as much as they may, closed lies above every earlier plain write, and above
 // the stamps of locks whose rows are gone: their windows began at a closed that another proxy chose.
 func TestClosingIsAboveWhatFasterClocksStamped(t *testing.T) {
 	const second = musiccore.Stamp(1_000_000)

@@ -357,7 +357,7 @@ func TestSessionsOfADataCentre(t *testing.T) {
 	}
 }
 
-// Only so many commands are at Cassandra at once; the others wait. What tells whether other sessions are alive does not.
+// The number of commands that are at Cassandra at once is limited; the others wait. What tells whether other sessions are alive does not.
 func TestCommandsAtOnce(t *testing.T) {
 	const slots, commands = 3, 20
 	synctest.Test(t, func(t *testing.T) {

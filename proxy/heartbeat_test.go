@@ -60,7 +60,7 @@ func written(all []asked) (writes []asked) {
 }
 
 // A session that ends because a shard stands still is not dead at once for the others: until an operation
-// of before would be over, another proxy may tell the success of what it was lent.
+// from before would be over, another proxy may tell the success of what it was lent.
 func TestResigningWaitsForWhatIsLent(t *testing.T) {
 	n, l := beating(t)
 	l.options.OpTimeout = 300 * time.Millisecond

@@ -77,7 +77,7 @@ func (l *locks) of(k musiccore.Key) *shard {
 }
 
 // lockHere is Lock at this proxy's core. For all methods that ask the core: if gone is nil, a is
-// the answer. Else the answer is passed to done, exactly once, and gone must be called if it is no
+// the answer. Otherwise the answer is passed to done, exactly once, and gone must be called if it is no
 // longer waited for; done is called all the same.
 func (l *locks) lockHere(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (a musiccore.Answer, gone func()) {
 	s, op := l.of(k), l.nextOp()

@@ -190,7 +190,7 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	return late, err
 }
 
-// take publishes which tables are critical now, in the place of those of before.
+// take publishes which tables are critical now, in the place of the earlier ones.
 func (s *schema) take(ctx context.Context, before map[[16]byte]*dataTable, found []*dataTable) {
 	byID := map[[16]byte]*dataTable{}
 	for _, t := range found {
@@ -290,7 +290,7 @@ func (s *schema) rereadSchema() { s.unsure.Store(true) }
 
 // tellCores passes each table's state to the cores, also of those that are not settled: an
 // operation with another proxy's reference may come before any LOCK. self is this proxy's session
-// as of before they were read.
+// as it was before they were read.
 func (s *schema) tellCores(self musiccore.SessionID) {
 	for id, t := range s.critical.all() {
 		s.countFrom(t)
@@ -354,7 +354,7 @@ func (s *schema) publishAs(t *dataTable, settings catalog.Settings, refused stri
 
 // makeReady makes a critical table ready for locks: it raises closed if needed, creates the companion,
 // and tells the cores what has changed. late names what it must wait for; then it must be called
-// again. self is this proxy's session as of before the table was read.
+// again. self is this proxy's session as it was before the table was read.
 func (s *schema) makeReady(ctx context.Context, before, t *dataTable, version gocql.UUID, self musiccore.SessionID) (late []string, err error) {
 	if t.ignored != "" && (before == nil || before.ignored != t.ignored) {
 		s.log.Warn().Stringer("table", t).Msg(t.ignored)

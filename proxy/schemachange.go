@@ -24,7 +24,7 @@ func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 		s.log.Warn().Err(err).Stringer("table", name).Msg("a schema change could not be followed")
 		return []string{"MUSIC: the proxy could not follow this change yet: no lock is given on a new critical table until it has"}
 	case len(late) > 0:
-		return []string{"MUSIC: not followed yet by the proxies at " + strings.Join(late, ", ") + ": no lock is given on a new critical table until they have, and they read statements on a changed one by its columns of before"}
+		return []string{"MUSIC: not followed yet by the proxies at " + strings.Join(late, ", ") + ": no lock is given on a new critical table until they have, and they read statements on a changed one by its former columns"}
 	case critical == nil || change.Target != "TABLE":
 		return nil
 	case critical.Refused != "":
@@ -60,7 +60,7 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 // forAll reports whether every living proxy must have applied a change before it is answered, even
 // if no lock waits for it. A proxy to which a dropped table still exists would take plain writes on
 // a critical table that is created under its name. One that reads a critical table's statements by
-// the columns of before could lock another key than the one that is written, where key columns have
+// the former columns could lock another key than the one that is written, where key columns have
 // exchanged their names, and acknowledge a write to a column that is hidden, since the column was
 // dropped and is back.
 func (s *schema) forAll(change frontend.SchemaChange) bool {

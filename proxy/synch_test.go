@@ -119,7 +119,7 @@ func TestNothingIsDeletedThatANodeBehindDoesNotKnow(t *testing.T) {
 	assert.Equal(t, musiccore.StatusUnknown, x.do(t.Context(), read).Status)
 }
 
-// What Cassandra does not take back, as a value of before the column had its constraint, is said to whoever waits for the key, in
+// What Cassandra does not take back, as a value from before the column had its constraint, is said to whoever waits for the key, in
 // Cassandra's words. Where the table has changed meanwhile that is no reason: it is tried again.
 func TestWhatCassandraDoesNotTakeBackIsSaid(t *testing.T) {
 	const words = "Column value does not satisfy value constraint for column 'v'"

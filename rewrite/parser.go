@@ -63,7 +63,7 @@ func (p *parser) next() {
 	}
 }
 
-// count takes the token that is left behind into the books.
+// count counts the token that is left behind.
 func (p *parser) count() {
 	switch p.tok.Kind {
 	case '?':
@@ -84,13 +84,13 @@ func (p *parser) count() {
 	}
 }
 
-// mark takes the bind marker that p stands on into the books.
+// mark records the bind marker that p stands on.
 func (p *parser) mark() {
 	p.at = kept(p, p.at, p.tok.Start)
 	p.markers++
 }
 
-// nameMarker takes the name behind the colon into the books.
+// nameMarker records the name behind the colon.
 func (p *parser) nameMarker() {
 	ahead := p.lex
 	name, _ := nameOf(p.text, ahead.Next())

@@ -42,7 +42,7 @@ func (c *Classifier) Keep(r *Result, text []byte, keyspace string) {
 }
 
 // Forwards reports whether a whole text is to be forwarded. It answers only for a text for which
-// Keep was called lately, while Classify would say the same: whether the text's table is critical
+// Keep was called recently, while Classify would say the same: whether the text's table is critical
 // is looked up at each call. Most clients repeat their statements, and this is much faster.
 func (c *Classifier) Forwards(text []byte, keyspace string) bool {
 	if c.kept == nil || len(text) > keptLength {

@@ -8,7 +8,7 @@ import (
 
 // KeyMarkers returns the bind markers of the key's columns, in their order, if the statement is
 // simple: a read or write of one key that it gives by = and bind markers, and that is carried out
-// by its own text, without a lock clause. Else it returns nil. The result depends on the statement
+// by its own text, without a lock clause. Otherwise it returns nil. The result depends on the statement
 // and on the state of its table, but not on the values.
 func (s *Statement) KeyMarkers() (markers []int) {
 	st := s.Parsed

@@ -75,7 +75,7 @@ func unmatched(block []byte, n, long int, most byte) []byte {
 
 // Decompress decompresses the body of a v3 or v4 envelope with the compressed flag (v4 spec section
 // 2.2), into scratch if that is large enough. The length that the body claims is checked against
-// limit before anything is allocated; ErrTooLarge means that it is beyond.
+// limit before anything is allocated; errTooLarge means that it is beyond.
 func Decompress(algorithm primitive.Compression, body, scratch []byte, limit int) ([]byte, error) {
 	switch algorithm {
 	case primitive.CompressionLz4:

@@ -49,7 +49,7 @@ const (
 
 // Sections carries out operations on the references of this proxy's own session. Each method blocks
 // until the core's answer. If ctx ends before, the operation is cancelled and the answer has an
-// error. Beside that the errors are those of frontend.Locker and frontend.OperationGuard.
+// error. Apart from that the errors are those of frontend.Locker and frontend.OperationGuard.
 type Sections interface {
 	// Lock is LOCK with a reference, or for a new one with PlaceBlock; a Grant of that comes with a loan
 	// to session to.

@@ -47,7 +47,7 @@ type Target struct {
 
 // Run makes one attempt: it reads the key at QUORUM, or LOCAL_QUORUM, and writes it back, with a
 // DELETE at the fence and every cell at fence+1. A key that fits one page and one mutation is read
-// and written at once. Else each interval of the clustering order is written in a mutation of its
+// and written at once. Otherwise each interval of the clustering order is written in a mutation of its
 // own, one after the other. It blocks until all have been acknowledged. No fence may be used twice:
 // lists would have their elements twice.
 //
