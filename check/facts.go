@@ -157,8 +157,10 @@ func row(ctx context.Context, s *client.Session, cql string, into ...any) error 
 	return err
 }
 
+// errNoRow means that a table of the node, which always has a row, had none.
 var errNoRow = errors.New("no row")
 
+// askLocal asks which node the proxy stands for, and at which address drivers are told that it is.
 func (p *Proxy) askLocal(ctx context.Context, s *client.Session) error {
 	var ip net.IP
 	var port *int
@@ -170,6 +172,7 @@ func (p *Proxy) askLocal(ctx context.Context, s *client.Session) error {
 	return err
 }
 
+// askClock asks for the clock of a node, and compares it with that of this machine.
 func (p *Proxy) askClock(ctx context.Context, s *client.Session) error {
 	var ms int64
 	begun := time.Now()
@@ -181,6 +184,7 @@ func (p *Proxy) askClock(ctx context.Context, s *client.Session) error {
 // settings returns those settings of a node that matter.
 const settings = "'paxos_variant', 'commitlog_sync'"
 
+// askSettings asks for the settings of a node.
 func (p *Proxy) askSettings(ctx context.Context, s *client.Session) error {
 	_, err := s.Rows(ctx, "SELECT name, value FROM system_views.settings WHERE name IN ("+settings+")", func(scan func(...any) bool) bool {
 		var name, value string
@@ -200,6 +204,7 @@ func (p *Proxy) askLocks(ctx context.Context, s *client.Session) (err error) {
 	return err
 }
 
+// askClients asks for the connections that a node has.
 func (p *Proxy) askClients(ctx context.Context, s *client.Session) error {
 	_, err := s.Rows(ctx, "SELECT address, username, driver_name FROM system_views.clients", func(scan func(...any) bool) bool {
 		var ip net.IP

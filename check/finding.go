@@ -52,6 +52,7 @@ func (j *judgement) fine(format string, args ...any) []Finding {
 	return j.all
 }
 
+// add adds a finding; do is what to do about it.
 func (j *judgement) add(level Level, do, format string, args ...any) {
 	j.all = append(j.all, Finding{Level: level, Topic: j.topic, Text: fmt.Sprintf(format, args...), Do: do})
 }

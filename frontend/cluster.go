@@ -57,8 +57,7 @@ func (a askTopology) perform(c *conn, e wire.Envelope) error {
 		return c.answerUnreadable(e, wire.ErrShort)
 	}
 	text := a.Query(&p, metadata)
-	edited := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
-	return c.forwardAs(e, primitive.OpCodeQuery, w, p.AppendTo(edited, c.version))
+	return c.forwardAs(e, primitive.OpCodeQuery, w, p.AppendTo(longString(text), c.version))
 }
 
 // translateRows replaces nodes by proxies in the answer to a SELECT on these tables.

@@ -38,9 +38,8 @@ func (c *conn) whenEvaluated(asked askedFirst, q statement.Query, act func(value
 	if len(q.Values) > 0 {
 		p.Flags = primitive.QueryFlagValues
 	}
-	body := p.AppendTo(queryBody(slices.Concat([]byte("SELECT "), q.Text, []byte(" FROM system.local"))), c.version)
-	h = wire.Header{Version: h.Version, Stream: h.Stream, OpCode: primitive.OpCodeQuery, Length: uint32(len(body))}
-	asked.emit(append(h.AppendTo(make([]byte, 0, wire.HeaderSize+len(body))), body...))
+	body := p.AppendTo(longString(slices.Concat([]byte("SELECT "), q.Text, []byte(" FROM system.local"))), c.version)
+	asked.emit(ownRequest(h, primitive.OpCodeQuery, body))
 	return nil
 }
 

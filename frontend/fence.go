@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"sync"
 
@@ -201,8 +200,7 @@ func (c *conn) newLockedOperation(h wire.Header, s *lockStatement, q lockedReque
 		k.prepared, k.sent.id = executedID{s.prepared.backendID, s.metadata}, &s.prepared.id
 		return k
 	}
-	cut := rewrite.Apply(nil, s.Text, s.Parsed.Cut)
-	k.body = append(binary.BigEndian.AppendUint32(nil, uint32(len(cut))), cut...)
+	k.body = longString(rewrite.Apply(nil, s.Text, s.Parsed.Cut))
 	return k
 }
 

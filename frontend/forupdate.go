@@ -150,16 +150,6 @@ func padded(row message.Row, columns []*message.ColumnMetadata) message.Row {
 	return append(row, make(message.Row, len(columns)-len(row))...)
 }
 
-// prepareRequest returns a PREPARE of text on the stream of a client's request.
-func (c *conn) prepareRequest(h wire.Header, text []byte) []byte {
-	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
-	if c.version >= byte(primitive.ProtocolVersion5) {
-		body = binary.BigEndian.AppendUint32(body, 0) // no flags
-	}
-	h = wire.Header{Version: h.Version, Stream: h.Stream, OpCode: primitive.OpCodePrepare, Length: uint32(len(body))}
-	return append(h.AppendTo(make([]byte, 0, wire.HeaderSize+len(body))), body...)
-}
-
 // addLockColumns adds the columns of the lock to the answer to a SELECT … FOR UPDATE.
 func (c *conn) addLockColumns(e wire.Envelope, f *sentOperation) (wire.Envelope, error) {
 	decoded, err := c.decode(e)

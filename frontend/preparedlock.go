@@ -116,8 +116,7 @@ func (a *prepareLocked) String() string {
 // perform implements action.
 func (a *prepareLocked) perform(c *conn, e wire.Envelope) error {
 	p := a.preparing.lock
-	cut := rewrite.Apply(nil, p.text, p.statement.Cut)
-	edited := append(binary.BigEndian.AppendUint32(nil, uint32(len(cut))), cut...)
+	edited := longString(rewrite.Apply(nil, p.text, p.statement.Cut))
 	return c.forwardEdited(e, &watch{kind: watchPrepare, preparing: a.preparing}, append(edited, a.rest...))
 }
 

@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"cmp"
-	"encoding/binary"
 	"strings"
 	"sync"
 	"time"
@@ -173,11 +172,8 @@ func (c *conn) askRight(q askedFirst, s *lockStatement, what permission, act fun
 	h := q.header
 	r := right{s.Table, what}
 	asked := newProbe(r, s.Critical)
-	text := asked.text
-	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 	p := wire.Parameters{Consistency: primitive.ConsistencyLevelOne}
-	body = p.AppendTo(body, c.version)
-	h = wire.Header{Version: h.Version, Stream: h.Stream, OpCode: primitive.OpCodeQuery, Length: uint32(len(body))}
+	request := ownRequest(h, primitive.OpCodeQuery, p.AppendTo(longString(asked.text), c.version))
 	if !c.streams.Begin(h.Stream, true) {
 		return nil, inUse(h.Stream)
 	}
@@ -185,7 +181,7 @@ func (c *conn) askRight(q askedFirst, s *lockStatement, what permission, act fun
 		c.rights.note(r)
 		act()
 	}, refused: func(e wire.Envelope) { c.auditDenied(e, s, what) }})
-	return append(h.AppendTo(make([]byte, 0, wire.HeaderSize+len(body))), body...), nil
+	return request, nil
 }
 
 // Refusal describes a refused statement on a lock, for the audit.

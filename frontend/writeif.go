@@ -65,11 +65,11 @@ func (a *lockExecution) writeIf(k musiccore.Key, ref musiccore.LockRef) *wire.Fa
 			s.Put(sum)
 		}
 		q := s.Write(statement.RequestStamps)
-		x.write.body, x.write.request.parameters.Values = queryBody(q.Text), q.Values
+		x.write.body, x.write.request.parameters.Values = longString(q.Text), q.Values
 		x.write.request.parameters.Flags |= primitive.QueryFlagValues
 	}
 	if x.DeletesRange() {
-		x.write.dated = func(stamp int64) []byte { return queryBody(s.WriteText(statement.BelowWrites(stamp))) }
+		x.write.dated = func(stamp int64) []byte { return longString(s.WriteText(statement.BelowWrites(stamp))) }
 	}
 	var onEmpty *lockedOperation
 	if ref == 0 && s.Parsed.Verb == rewrite.Insert { // IF NOT EXISTS holds on a key without rows
@@ -117,7 +117,7 @@ func (x *conditionalWrite) fencedWrite(s *lockStatement) *lockedOperation {
 		return nil
 	}
 	k := x.write
-	k.body, k.request.parameters.Values = queryBody(q.Text), q.Values
+	k.body, k.request.parameters.Values = longString(q.Text), q.Values
 	k.request.parameters.Flags |= primitive.QueryFlagValues
 	k.fences = true
 	return &k
@@ -195,14 +195,9 @@ func queryOperation(h wire.Header, w statement.Query, s *statement.Statement, q 
 	}
 	q.parameters, q.local = p, s.Critical.Local
 	return lockedOperation{
-		header: h, body: queryBody(w.Text),
+		header: h, body: longString(w.Text),
 		request: q, sent: sentOperation{table: s.Table, key: q.key, generation: s.Critical.Generation},
 	}
-}
-
-// queryBody returns the body of a QUERY before its parameters.
-func queryBody(text []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
 }
 
 // continueConditional processes the answer to a read, or to the write, of a conditional write. e is

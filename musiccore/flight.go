@@ -38,6 +38,7 @@ func (f *flight) add(at time.Duration, put bool) uint64 {
 	return n
 }
 
+// grow makes room for more operations.
 func (f *flight) grow() {
 	if f.ring == nil {
 		f.ring = f.few[:]
@@ -56,6 +57,7 @@ func (f *flight) lend() {
 	f.loans++
 }
 
+// count adds d to the operations of that kind which have not ended.
 func (f *flight) count(put bool, d int) {
 	f.ops += d
 	if put {
@@ -73,6 +75,7 @@ func (f *flight) end(n uint64) bool {
 	return true
 }
 
+// finish records that an operation is no longer in flight.
 func (f *flight) finish(n uint64) {
 	o := f.slot(n)
 	o.done = true
@@ -83,6 +86,7 @@ func (f *flight) finish(n uint64) {
 	f.trim()
 }
 
+// trim drops the oldest operations that are no longer in flight.
 func (f *flight) trim() {
 	for f.first < f.next && f.slot(f.first).done {
 		f.first++

@@ -25,6 +25,7 @@ type idleKeys struct {
 // newIdle keeps at most size keys; 0 keeps none.
 func newIdle(size int) idleKeys { return idleKeys{rows: map[Key]idleKey{}, size: size} }
 
+// put keeps what is known of a key, in the place of the key that came first if there are too many.
 func (i *idleKeys) put(k Key, r idleKey) {
 	if i.size == 0 || len(k.PK) > idleKeyBytes {
 		return
@@ -35,6 +36,7 @@ func (i *idleKeys) put(k Key, r idleKey) {
 	i.rows[k] = r
 }
 
+// enter takes a key into the order in which keys are dropped.
 func (i *idleKeys) enter(k Key) {
 	if len(i.ring) < i.size {
 		i.ring = append(i.ring, k)
@@ -45,6 +47,7 @@ func (i *idleKeys) enter(k Key) {
 	i.next = (i.next + 1) % i.size
 }
 
+// get returns what is kept of a key.
 func (i *idleKeys) get(k Key) (idleKey, bool) {
 	r, ok := i.rows[k]
 	return r, ok

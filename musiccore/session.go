@@ -240,6 +240,7 @@ func (s *Session) End() { s.dead.Store(true) }
 // Dead reports whether the session has ended for ever.
 func (s *Session) Dead() bool { return s.dead.Load() }
 
+// over reports whether the session has ended, also by its lease.
 func (s *Session) over(now Now) bool {
 	if d := s.deadline.Load(); d != nil && d.passed(now) {
 		s.dead.Store(true)

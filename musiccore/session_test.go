@@ -1,6 +1,7 @@
 package musiccore
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -110,22 +111,27 @@ func TestEnd(t *testing.T) {
 	require.Equal(t, session(1), s.ID(), "ended, and valid")
 }
 
-// The methods of a session may be called concurrently.
+// The methods of a session may be called concurrently: no two beats get one number.
 func TestSessionUnderRace(t *testing.T) {
 	s := NewSession(session(1), Defaults())
+	var beats [4][]int64
 	var g sync.WaitGroup
-	for i := range 4 {
+	for i := range beats {
 		g.Go(func() {
-			for j := range 1000 {
-				now := at(time.Duration(i*1000+j) * time.Millisecond)
-				if n, ok := s.Beat(now); ok {
-					s.Acked(now, now, n)
+			for range 1000 {
+				if n, ok := s.Beat(at(0)); ok {
+					beats[i] = append(beats[i], n)
+					s.Acked(at(0), at(0), n)
 				}
-				s.Valid(now)
+				s.Valid(at(0))
 			}
 		})
 	}
 	g.Wait()
+	all := slices.Concat(beats[:]...)
+	require.Len(t, all, 4000)
+	slices.Sort(all)
+	assert.Len(t, slices.Compact(all), 4000)
 }
 
 // begin1 is a beat with its look before it: the start, the number, and the store's clock beside them.

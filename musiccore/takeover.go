@@ -124,6 +124,7 @@ func (k *key) expireAwaiting(now Now) {
 	}
 }
 
+// expireAwaitingOf answers those operations on an entry that have waited for too long.
 func (k *key) expireAwaitingOf(now Now, e *entry) {
 	for e != nil && len(e.takeover.ops) > 0 && e.takeover.ops[0].until <= now.Boot {
 		k.c.answer(Answer{Op: e.takeover.ops[0].op, Err: ErrSynchronising})

@@ -27,6 +27,7 @@ func (m *members) read(ctx context.Context) ([]member, error) {
 	return m.scan(ctx, m.session.Query(selectProxies+" WHERE host_id IN ?", m.ring.hosts()))
 }
 
+// scan reads rows of music.proxies.
 func (m *members) scan(ctx context.Context, query *gocql.Query) ([]member, error) {
 	iter := query.Consistency(gocql.Quorum).IterContext(ctx)
 	var all []member

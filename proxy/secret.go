@@ -50,6 +50,7 @@ func (r *references) renew(ctx context.Context, s *gocql.Session) error {
 	return nil
 }
 
+// use makes the references with another secret from now on.
 func (r *references) use(secret []byte) {
 	made := frontend.NewReferences(secret)
 	r.now.Store(&made)

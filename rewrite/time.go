@@ -124,13 +124,13 @@ func encodeDuration(text []byte, t Term) ([]byte, error) {
 		if d.negative {
 			n = -n
 		}
-		value = appendVint(value, uint64(n<<1)^uint64(n>>63))
+		value = AppendVint(value, uint64(n<<1)^uint64(n>>63))
 	}
 	return value, nil
 }
 
-// appendVint appends a number in one to nine bytes: as many bits of the first are set as bytes follow (v5 spec section 3).
-func appendVint(dst []byte, n uint64) []byte {
+// AppendVint appends a number in one to nine bytes: as many bits of the first are set as bytes follow (v5 spec section 3).
+func AppendVint(dst []byte, n uint64) []byte {
 	size := 1
 	for size < 9 && n >= 1<<(7*size) {
 		size++

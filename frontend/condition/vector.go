@@ -8,6 +8,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 
 	"music/frontend/wire"
+	"music/rewrite"
 )
 
 // vector is the type vector<element, length>, which the protocol names by its class in Cassandra.
@@ -119,17 +120,6 @@ func vint(b []byte) (n int, rest []byte, ok bool) {
 	return n, b[1+more:], true
 }
 
-// appendVint appends an unsigned integer of variable length.
-func appendVint(b []byte, n int) []byte {
-	more := min(max(bits.Len(uint(n))-1, 0)/7, 3)
-	first := byte(n>>(8*more)) | ^byte(0xff>>more)
-	b = append(b, first)
-	for i := more - 1; i >= 0; i-- {
-		b = append(b, byte(n>>(8*i)))
-	}
-	return b
-}
-
 // vector encodes a literal with as many entries as the vector has elements.
 func (w *writer) vector(kind *vector) (b []byte, f *wire.Failure) {
 	for _, e := range w.entries {
@@ -140,7 +130,7 @@ func (w *writer) vector(kind *vector) (b []byte, f *wire.Failure) {
 		case value == nil:
 			return nil, wire.Invalid("null is not supported inside vectors")
 		case kind.width == 0:
-			b = appendVint(b, len(value))
+			b = rewrite.AppendVint(b, uint64(len(value)))
 		}
 		b = append(b, value...)
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/rewrite"
 )
 
 // vectorType returns the type of a vector of n elements of a class.
@@ -33,7 +35,7 @@ func TestVectors(t *testing.T) {
 // The lengths within vectors are written and read alike.
 func TestLengthsInVectors(t *testing.T) {
 	for _, n := range []int{0, 1, 127, 128, 300, 16383, 16384, 2097151, 2097152, 16 << 20} {
-		b := appendVint([]byte{}, n)
+		b := rewrite.AppendVint([]byte{}, uint64(n))
 		got, rest, ok := vint(append(bytes.Clone(b), 'x'))
 		require.True(t, ok, n)
 		assert.Equal(t, n, got)
@@ -41,5 +43,5 @@ func TestLengthsInVectors(t *testing.T) {
 		_, _, ok = vint(b[:len(b)-1])
 		assert.False(t, ok, n)
 	}
-	assert.Equal(t, []byte{0x81, 0x2c}, appendVint(nil, 300))
+	assert.Equal(t, []byte{0x81, 0x2c}, rewrite.AppendVint(nil, 300))
 }

@@ -81,6 +81,7 @@ func ReadFlags(cur *Cursor, version byte) primitive.QueryFlag {
 	return flags
 }
 
+// readValues reads the bound values, with their names if they have some, into room if that is large enough.
 func (p *Parameters) readValues(room [][]byte, cur *Cursor) {
 	n := cur.Short()
 	if most := min(n, len(cur.Body)/4); most > cap(room) { // a value takes 4 bytes at least, its length

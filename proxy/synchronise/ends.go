@@ -13,7 +13,7 @@ const (
 	longestTTL  = 20 * 365 * 24 * 60 * 60 // seconds, Cassandra's limit
 	rowsAtOnce  = 128                     // rows named by one statement
 	mostSeconds = 256                     // different seconds at which the last columns of a page's rows expire; with more, markers follow the rule
-	readsAtOnce = 16
+	readsAtOnce = 16                      // questions of a search that are under way
 )
 
 // search is a binary search for the second at which the markers of rows expire: all exist at lo,
