@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -340,8 +341,9 @@ func TestExperimentsMeasureWhatTheySay(t *testing.T) {
 			}
 			ratios := map[Claim]bool{}
 			for _, q := range r.ratios() {
-				ratios[q.Claim] = true
+				ratios[q.Claim] = ratios[q.Claim] || q.Values != nil
 			}
+			assert.NotContains(t, slices.Collect(maps.Values(ratios)), false, e.Name)
 			assert.Len(t, ratios, len(e.Claims), "claims of %s name rows that there are", e.Name)
 		})
 	}

@@ -1,8 +1,10 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Samples are the values of one measurement, one for each round.
@@ -47,7 +49,8 @@ type Row struct {
 	X      string             `json:"x,omitempty"` // the point, as "10 puts"; none where a figure has only one
 	Values map[string]Samples `json:"values"`      // by metric, one of each round
 	CDF    []float64          `json:"cdf,omitempty"`
-	Note   string             `json:"note,omitempty"` // why it is not timed, or what else is to be known
+	Missed []int              `json:"missed,omitempty"` // rounds, from 0, whose turn failed: they have no values
+	Note   string             `json:"note,omitempty"`   // why it is not timed, or what else is to be known
 }
 
 // Claim is a ratio of two systems of a figure, or the value of one, with the paper's and the product's goal.
@@ -67,6 +70,8 @@ type Ratio struct {
 	X      string
 	Values Samples
 	floor  Samples // the ratio that Floor alone has
+
+	unmeasured string // why there are no values
 }
 
 // goal returns the goal as text.
@@ -80,11 +85,13 @@ func (c Claim) goal() string {
 	return ""
 }
 
-// verdict returns whether the median meets the goal.
+// verdict returns whether the median meets the goal, or why nobody can say.
 func (r Ratio) verdict() string {
 	m := r.Values.Median()
 	switch {
-	case r.goal() == "" || len(r.Values) == 0:
+	case len(r.Values) == 0:
+		return "not measured: " + r.unmeasured
+	case r.goal() == "":
 		return ""
 	case r.Least != 0 && m < r.Least, r.Most != 0 && m > r.Most:
 		return "missed" + r.reason()
@@ -190,12 +197,16 @@ func (f *Figure) points() (all []string) {
 	return all
 }
 
-// ratios returns the claims at each point at which both systems were timed in the same rounds.
+// ratios returns the claims at each point at which they were measured, and, where a paper has a number or the product a goal, also those
+// at which only one system was.
 func (f *Figure) ratios() (all []Ratio) {
 	for _, c := range f.Claims {
 		for _, x := range f.points() {
 			r := Ratio{Claim: c, X: x, Values: f.ratioAt(c, x), floor: f.floorAt(c, x)}
-			if r.Values != nil {
+			if r.Values == nil && (c.Paper != "" || c.goal() != "") {
+				r.unmeasured = f.noteOf(c, x)
+			}
+			if r.Values != nil || r.unmeasured != "" {
 				all = append(all, r)
 			}
 		}
@@ -203,13 +214,46 @@ func (f *Figure) ratios() (all []Ratio) {
 	return all
 }
 
-// quotients returns the ratios of the rounds; nil if one of the two has missed a round.
-func quotients(a, b Samples) (q Samples) {
-	if len(a) != len(b) || slices.Contains(b, 0) {
+// noteOf returns why a claim has no values at a point, in short, for the rows tell all; "" where that is no point of its systems.
+func (f *Figure) noteOf(c Claim, x string) string {
+	here, note, absent := false, "", ""
+	for _, system := range []string{c.Of, c.To} {
+		if i := f.find(system, x); i >= 0 {
+			first, _, _ := strings.Cut(f.Rows[i].Note, ":")
+			here, note = true, cmp.Or(note, first)
+		} else if system != "" {
+			absent = cmp.Or(absent, system+" was not timed")
+		}
+	}
+	if !here {
+		return ""
+	}
+	return cmp.Or(note, absent, "some round is not of both, or the other one is not above nothing")
+}
+
+// leftOut reports whether a row has failed so often that it was left out of further rounds: what it did before says nothing.
+func (r Row) leftOut() bool { return len(r.Missed) > 1 }
+
+// quotients returns the sum of some systems over another one at a point, round by round; nil if one of them
+// has missed a round, which another has not, or there is nothing above zero to divide by.
+func (f *Figure) quotients(of []string, c Claim, x string) Samples {
+	to := f.find(c.To, x)
+	if to < 0 {
 		return nil
 	}
-	for i := range a {
-		q = append(q, a[i]/b[i])
+	below, missed := f.Rows[to].Values[c.Metric], f.Rows[to].Missed
+	if len(below) == 0 || f.Rows[to].leftOut() || slices.ContainsFunc(below, func(v float64) bool { return v <= 0 }) {
+		return nil
+	}
+	q := make(Samples, len(below))
+	for _, system := range of {
+		above := f.values(system, x, c.Metric)
+		if len(above) != len(below) || !slices.Equal(f.Rows[f.find(system, x)].Missed, missed) {
+			return nil
+		}
+		for i, v := range above {
+			q[i] += v / below[i]
+		}
 	}
 	return q
 }
@@ -217,22 +261,18 @@ func quotients(a, b Samples) (q Samples) {
 // ratioAt returns the ratio of a claim at a point.
 func (f *Figure) ratioAt(c Claim, x string) Samples {
 	if c.To == "" {
+		if i := f.find(c.Of, x); i < 0 || f.Rows[i].leftOut() {
+			return nil
+		}
 		return f.values(c.Of, x, c.Metric)
 	}
-	return quotients(f.values(c.Of, x, c.Metric), f.values(c.To, x, c.Metric))
+	return f.quotients([]string{c.Of}, c, x)
 }
 
 // floorAt returns the ratio of what any protocol needs at a point; nil if it was not measured.
 func (f *Figure) floorAt(c Claim, x string) Samples {
-	sum := slices.Clone(f.values(c.Floor[0], x, c.Metric))
-	if c.Floor[1] != "" {
-		more := f.values(c.Floor[1], x, c.Metric)
-		if len(more) != len(sum) {
-			return nil
-		}
-		for i := range sum {
-			sum[i] += more[i]
-		}
+	if c.Floor[1] == "" {
+		return f.quotients(c.Floor[:1], c, x)
 	}
-	return quotients(sum, f.values(c.To, x, c.Metric))
+	return f.quotients(c.Floor[:], c, x)
 }

@@ -201,7 +201,7 @@ func (r *Run) takeTurnsTogether(ctx context.Context, groups [][]turn) error {
 }
 
 // takeTurn has the rows of a group take their turns of a round, but for those that have failed twice.
-// faults counts that, by system and point.
+// faults counts that, by system and point; the row keeps the rounds of them, so that ratios are of the same rounds.
 func (r *Run) takeTurn(ctx context.Context, round int, group []turn, faults map[[2]string]int) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -217,7 +217,8 @@ func (r *Run) takeTurn(ctx context.Context, round int, group []turn, faults map[
 			defer mu.Unlock()
 			if err != nil {
 				faults[t.row()]++
-				r.row(t.system, t.x).Note = err.Error()
+				row := r.row(t.system, t.x)
+				row.Note, row.Missed = err.Error(), append(row.Missed, round)
 				return
 			}
 			r.add(t.system, t.x, values)
