@@ -50,7 +50,7 @@ type batch struct {
 func (r *Run) batchTurn(system string, b batch, body func(context.Context, Worker, section.Held) error) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
 		const clients = 4
-		o := r.fleets[system].Run(ctx, Load{Workers: min(clients, r.Workers), Span: r.Span, Key: fresh(name), Body: body})
+		o := r.fleets[system].Run(ctx, Load{Workers: min(clients, r.Workers), Span: r.Span, Limit: longLimit, Key: fresh(name), Body: body})
 		if _, err := o.rates(); err != nil {
 			return nil, err
 		}

@@ -67,6 +67,10 @@ type Load struct {
 // not stop a run.
 const sectionLimit = time.Minute
 
+// longLimit is that of a section of a thousand operations: one that ends before it is done counts as none, so that the rest of a figure
+// would be how many were near enough.
+const longLimit = 10 * sectionLimit
+
 // Timing is one section: when it was requested, entered, when its body ended, and when it was left.
 type Timing struct {
 	Site                int

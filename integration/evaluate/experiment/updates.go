@@ -43,7 +43,7 @@ func updates() Experiment {
 // updatesTurn is sections of one client.
 func (r *Run) updatesTurn(system string, b batch) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
-		o := r.fleets[system].Run(ctx, Load{Workers: 1, Sites: []int{1}, Span: r.Span, Limit: 5 * sectionLimit, Key: fresh(name), Body: puts(b.puts, b.size)})
+		o := r.fleets[system].Run(ctx, Load{Workers: 1, Sites: []int{1}, Span: r.Span, Limit: longLimit, Key: fresh(name), Body: puts(b.puts, b.size)})
 		if _, err := o.rates(); err != nil {
 			return nil, err
 		}
