@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +20,7 @@ func takeover() Experiment {
 		Metrics: []Metric{{"p50", "s"}, {"p99", "s"}, {"had by nobody in 40 s", "keys"}},
 		Run: func(ctx context.Context, r *Run) error {
 			r.Notes = append(r.Notes, fmt.Sprintf("A client at site 1 holds %d keys and dies; as many clients at site 2 want them from then on. The session lease of the "+
-				"proxies is 10 s. Waiters of MUSIC bear for 10 s that nothing changes. The housekeeper of LWT and heartbeat does not run. All rows but that of the proxy's death wait at the same time.", deaths))
+				"proxies is 10 s. Waiters of MUSIC bear for 10 s that nothing changes. The housekeeper of LWT and heartbeat does not run. A key that nobody has had counts with 40 s. All rows but that of the proxy's death wait at the same time.", deaths))
 			var turns []turn
 			for _, s := range leased {
 				if r.has(s) {
@@ -110,14 +111,13 @@ func (f *Fleet) hold(ctx context.Context, name string) (end func(), err error) {
 	}
 }
 
-// inherit has clients at site 2 enter the keys of a name.
+// inherit has clients at site 2 enter the keys of a name. Who has waited in vain counts with as long as he waited.
 func (f *Fleet) inherit(ctx context.Context, name string) map[string]float64 {
 	o := f.Run(ctx, Load{Workers: deaths, Sites: []int{2}, Turns: 1, Span: forgotten, Limit: forgotten, Key: siteless(name), Body: puts(1, 10)})
-	values := map[string]float64{"had by nobody in 40 s": float64(deaths - len(o.Sections))}
-	if all := Samples(o.spans(func(t Timing) time.Duration { return t.Entered / 1000 })); len(all) > 0 { // seconds
-		values["p50"], values["p99"] = all.Quantile(0.5), all.Quantile(0.99)
-	}
-	return values
+	all := Samples(o.spans(func(t Timing) time.Duration { return t.Entered / 1000 })) // seconds
+	vain := deaths - len(all)
+	all = append(all, slices.Repeat(Samples{forgotten.Seconds()}, vain)...)
+	return map[string]float64{"had by nobody in 40 s": float64(vain), "p50": all.Quantile(0.5), "p99": all.Quantile(0.99)}
 }
 
 // siteless returns the same key to workers of the same number at different sites.
