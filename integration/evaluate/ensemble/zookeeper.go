@@ -62,6 +62,10 @@ func ZooKeeper(ctx context.Context, log io.Writer) (Kind, error) {
 // clientPort is that of every server, on its own address.
 const clientPort = "2181"
 
+// heap is what ZooKeeper's own scripts give a server. It keeps the last 500 proposals, each as bytes and as a request: those of 256 kB
+// alone are 250 MB.
+const heap = "-Xmx1000m"
+
 // zookeeper is where the jars are, and the java that runs them.
 type zookeeper struct{ java, lib string }
 
@@ -76,7 +80,7 @@ func (z *zookeeper) start(m Member) (*Server, error) {
 			return nil, fmt.Errorf("zookeeper: %w", err)
 		}
 	}
-	words := []string{z.java, "-Xmx192m", "-XX:+UseSerialGC"}
+	words := []string{z.java, heap, "-XX:+UseSerialGC"}
 	if m.Fast {
 		words = append(words, "-XX:TieredStopAtLevel=1")
 	}
