@@ -132,19 +132,20 @@ func deafen(ctx context.Context, w *world, _ []*trial) error {
 
 // skew sets the clocks of nodes 2 and 3 a minute off, and that of client 1 of each trial right.
 func skew(ctx context.Context, w *world, all []*trial) error {
-	for _, t := range all {
-		t.clients[1].tell("skew 0")
-	}
+	setRight(all, 1)
 	const minute = 60_000
 	return errors.Join(w.each(ctx, fmt.Sprint("skew ", -minute), 2), w.each(ctx, fmt.Sprint("skew ", minute), 3))
 }
 
 // unskew corrects the clocks that are still wrong.
 func unskew(ctx context.Context, w *world, all []*trial) error {
-	for _, t := range all {
-		t.clients[2].tell("skew 0")
-	}
+	setRight(all, 2)
 	return w.each(ctx, "skew 0", 2, 3)
+}
+
+// setRight sets the clock of client k right, in each trial that has clients: one whose servers cannot be had has none.
+func setRight(all []*trial, k int) {
+	each(all, func(t *trial) error { t.clients[k].tell("skew 0"); return nil })
 }
 
 // cut separates site 1 and the client beside it from all others.

@@ -43,7 +43,7 @@ func (p Place) ahead() time.Duration {
 type System struct {
 	Name string
 	open func(Place) (section.Client, error)
-	ours bool   // must be held in each trial
+	ours bool   // must not be violated in any trial
 	need string // servers beside Cassandra, or a program, by name
 }
 

@@ -79,7 +79,18 @@ func Run(ctx context.Context, o Options) (err error) {
 			}
 		}
 	}
-	return nil
+	return kept.broken()
+}
+
+// broken returns where the product was violated: a table with that is no success.
+func (t *table) broken() error {
+	var all []error
+	for _, c := range t.Cells {
+		if s, known := find(c.System); known && s.ours && c.Verdict == Violated {
+			all = append(all, fmt.Errorf("%s, %s: %s", c.System, c.Fault, strings.Join(c.Violations, "; ")))
+		}
+	}
+	return errors.Join(all...)
 }
 
 // run is a Run under way.
