@@ -94,3 +94,26 @@ func TestStruckIsProved(t *testing.T) {
 	struck, overtaken := r.Struck()
 	assert.True(t, len(struck) == 2 && struck[Cut] == 1 && struck[Killed] == 1 && overtaken == 1, "%v %v", struck, overtaken)
 }
+
+// A run without faults that fails leaves its round out of the ratio, and not the last one.
+func TestRatesAreOfTheSameRounds(t *testing.T) {
+	mine, music := &tally{service: homing, over: service.OverOurs}, &tally{service: homing, over: service.OverMusic}
+	for _, round := range []struct {
+		mine, music float64
+		err         error
+	}{{8, 4, nil}, {0, 2, context.DeadlineExceeded}, {9, 3, nil}} {
+		mine.rate(round.mine, round.err)
+		music.rate(round.music, nil)
+	}
+	page := Suite{}.page([]*tally{mine, music, {service: portal, over: service.OverOurs}, {service: portal, over: service.OverMusic}}, "", "")
+	assert.Contains(t, page, "| homing | 9.00 (8.00–9.00), 1 failed | 3.00 (2.00–4.00) | 3.00 (2.00–3.00) |")
+}
+
+// What is found over the product, or does not come to an end, is an error of the command, and over others it is not.
+func TestAFaultOfTheProductIsAnError(t *testing.T) {
+	found := Found([]string{"two holders"})
+	assert.NoError(t, broken([]*tally{{over: service.OverOurs}, {over: service.OverMusic, found: found, fault: context.DeadlineExceeded}}))
+	err := broken([]*tally{{service: homing, over: service.OverOurs, found: found}, {service: portal, over: service.OverOurs, fault: context.DeadlineExceeded}})
+	assert.ErrorContains(t, err, "homing: two holders")
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}

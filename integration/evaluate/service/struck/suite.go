@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -74,7 +75,7 @@ func (s Suite) Run(ctx context.Context) (err error) {
 		return err
 	}
 	text := s.page(all, commit, load+", "+experiment.MachineLoad())
-	return errors.Join(ctx.Err(), os.WriteFile(filepath.Join(s.Out, "services.md"), []byte(text), 0o644)) //nolint:gosec // a report is for everybody
+	return errors.Join(ctx.Err(), os.WriteFile(filepath.Join(s.Out, "services.md"), []byte(text), 0o644), broken(all)) //nolint:gosec // a report is for everybody
 }
 
 // strike runs a service under faults.
@@ -94,9 +95,32 @@ func (s Suite) measure(ctx context.Context, stage *Stage, t *tally) {
 	ctx, end := context.WithTimeout(ctx, suiteLimit+s.Span)
 	defer end()
 	r, err := stage.Run(ctx, Options{Service: t.service, Over: t.over, Settle: s.Span, Bare: true})
-	if err == nil {
-		t.rates = append(t.rates, r.Rate())
+	t.rate(r.Rate(), err)
+}
+
+// rate notes the rate of a round: none where it has failed, so that those of two systems are paired by their rounds.
+func (t *tally) rate(rate float64, err error) {
+	if err != nil || rate == 0 {
+		rate = math.NaN()
 	}
+	t.rates = append(t.rates, rate)
+}
+
+// broken returns what was found over the product: it has to come to an end, without a fault.
+func broken(all []*tally) error {
+	var faults []error
+	for _, t := range all {
+		if t.over != service.OverOurs {
+			continue
+		}
+		for _, f := range t.found {
+			faults = append(faults, fmt.Errorf("%s: %s", t.service, f.First))
+		}
+		if t.fault != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", t.service, t.fault))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // preface is what stands above the tables.
@@ -135,7 +159,9 @@ func (s Suite) page(all []*tally, commit, load string) string {
 		mine, music := ratesOf(all, what, service.OverOurs), ratesOf(all, what, service.OverMusic)
 		var ratios []float64
 		for i := range min(len(mine), len(music)) {
-			ratios = append(ratios, mine[i]/music[i])
+			if ratio := mine[i] / music[i]; !math.IsNaN(ratio) {
+				ratios = append(ratios, ratio)
+			}
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", what, spread(mine), spread(music), spread(ratios))
 	}
@@ -156,11 +182,15 @@ func ratesOf(all []*tally, what, over string) []float64 {
 	return all[i].rates
 }
 
-// spread is the median with the least and the greatest.
-func spread(v []float64) string {
-	if len(v) == 0 {
-		return "–"
+// spread is the median with the least and the greatest, and how many rounds are without.
+func spread(all []float64) string {
+	v := slices.DeleteFunc(slices.Sorted(slices.Values(all)), math.IsNaN)
+	text := "–"
+	if len(v) > 0 {
+		text = fmt.Sprintf("%.2f (%.2f–%.2f)", v[len(v)/2], v[0], v[len(v)-1])
 	}
-	v = slices.Sorted(slices.Values(v))
-	return fmt.Sprintf("%.2f (%.2f–%.2f)", v[len(v)/2], v[0], v[len(v)-1])
+	if failed := len(all) - len(v); failed > 0 {
+		text += fmt.Sprintf(", %d failed", failed)
+	}
+	return text
 }
