@@ -120,6 +120,17 @@ func (s *settings) complete() error {
 			return fmt.Errorf("there is no system %q", name)
 		}
 	}
+	for _, name := range s.profile {
+		if !slices.ContainsFunc(experiment.Profiles(), func(p experiment.Profile) bool { return p.Name == name }) {
+			return fmt.Errorf("there is no profile %q", name)
+		}
+	}
+	for _, name := range s.paxos {
+		if name != "v1" && name != "v2" {
+			return fmt.Errorf("there is no Paxos %q", name)
+		}
+	}
+	s.Systems = strings.Join(slices.Sorted(slices.Values(s.systems)), "; ")
 	if s.Rounds < 1 || s.Span < 0 || s.Workers < 1 {
 		return fmt.Errorf("%d rounds of %v with %d clients measure nothing", s.Rounds, s.Span, s.Workers)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,11 +15,15 @@ import (
 // What nobody knows is refused before anything is started.
 func TestBadWordsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
-		{"--only", "fig4a,fig99"}, {"--system", "none"}, {"--rounds", "-1"}, {"--workers", "0"}, {"--span", "-1s"}, {"--against", filepath.Join(t.TempDir(), "none.json")}, {"safety"},
+		{"--only", "fig4a,fig99"}, {"--system", "none"}, {"--rounds", "-1"}, {"--workers", "0"}, {"--span", "-1s"}, {"--profile", "IUS"}, {"--paxos", "v3"}, {"--only", "lease", "--paxos", "v1"}, {"--against", filepath.Join(t.TempDir(), "none.json")}, {"safety"},
 	} {
 		c := command()
 		c.SetArgs(append(args, "--out", t.TempDir()))
-		require.Error(t, c.ExecuteContext(t.Context()), args)
+		ended, end := context.WithCancel(t.Context()) // what is not refused does nothing, then
+		end()
+		err := c.ExecuteContext(ended)
+		require.Error(t, err, args)
+		require.NotContains(t, err.Error(), "stopped", args)
 	}
 }
 
@@ -34,6 +39,18 @@ func TestResume(t *testing.T) {
 	assert.True(t, got.Has("fig4a", "IUs", "v2", s.Settings))
 	s.Rounds = 7
 	assert.False(t, got.Has("fig4a", "IUs", "v2", s.Settings))
+}
+
+// A figure of some systems is not that of all: a full run measures it.
+func TestSomeSystemsAreNotAll(t *testing.T) {
+	s := settings{out: t.TempDir(), systems: []string{experiment.MUSIC}, Settings: experiment.Settings{Full: true, Workers: 1}}
+	require.NoError(t, s.complete())
+	r := &experiment.Report{}
+	r.Put(&experiment.Figure{Name: "fig4a", Profile: "IUs", Paxos: "v2", Settings: s.Settings})
+	assert.True(t, r.Has("fig4a", "IUs", "v2", s.Settings))
+	s = settings{out: t.TempDir(), Settings: experiment.Settings{Full: true, Workers: s.Workers}}
+	require.NoError(t, s.complete())
+	assert.False(t, r.Has("fig4a", "IUs", "v2", s.Settings))
 }
 
 // A short run has one world, a full one those of all profiles.

@@ -48,13 +48,16 @@ func (s *settings) run(ctx context.Context) error {
 	if s.pages {
 		return errors.Join(safety.Rewrite(s.out), e.write())
 	}
+	stages := s.stages(e.log)
+	if len(stages) == 0 && !slices.ContainsFunc(parts(), func(p part) bool { return s.wants(p.name) }) {
+		return errors.New("with these flags there is nothing to measure")
+	}
 	var faults []error
 	for _, p := range parts() {
 		if s.wants(p.name) && ctx.Err() == nil {
 			faults = append(faults, p.run(ctx, s, e.log))
 		}
 	}
-	stages := s.stages(e.log)
 	if len(stages) > 0 && ctx.Err() == nil {
 		e.program, err = ours.Build(ctx)
 		faults = append(faults, err)

@@ -34,10 +34,11 @@ type Experiment struct {
 // Settings are those of all experiments.
 type Settings struct {
 	Rounds  int           `json:"rounds"`
-	Span    time.Duration `json:"span"`          // of one system's turn in a round
-	Workers int           `json:"workers"`       // at each site, where the most that a system can do is measured
-	Full    bool          `json:"full"`          // all points of each figure
-	Try     bool          `json:"try,omitempty"` // it measures nothing
+	Span    time.Duration `json:"span"`              // of one system's turn in a round
+	Workers int           `json:"workers"`           // at each site, where the most that a system can do is measured
+	Full    bool          `json:"full"`              // all points of each figure
+	Try     bool          `json:"try,omitempty"`     // it measures nothing
+	Systems string        `json:"systems,omitempty"` // that were asked for; none: all
 }
 
 // Run is a run of an experiment.
