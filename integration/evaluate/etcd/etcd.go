@@ -2,7 +2,7 @@
 // key of a waiter is bound to the lease, and the oldest key holds.
 //
 //	library                                       here
-//	concurrency.NewSession, WithTTL               New; the library renews the lease
+//	concurrency.NewSession, WithTTL               the first Enters; the library renews the lease
 //	NewMutex(s, pfx); Lock, TryLock, Unlock       Enter, TryEnter, Leave
 //	Mutex.IsOwner, for a Txn                      Get and Put: Txn(If(IsOwner).Then(…))
 //	Election: Campaign, Proclaim, Resign, Leader  [Client.Lead], [Client.Leader]
@@ -10,7 +10,8 @@
 //
 // It is a module of its own, since etcd requires more than all of the rest together.
 //
-// A Mutex is for one session, so goroutines of a Client keep each other out by one session each.
+// A Mutex is for one session, so goroutines of a Client keep each other out by one session each. What was left goes to the next Enter:
+// a process does not grant and revoke a lease for each section, which are two writes of their own.
 //
 // With values in etcd no fault was found: a Txn is ordered with the deletion of the key that it asks
 // for, and one that comes late compares a key that is gone. With Options.Cassandra the values are in
@@ -23,8 +24,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
@@ -47,6 +50,9 @@ type Client struct {
 	etcd   *clientv3.Client
 	values *store.Session // nil: in etcd
 	o      Options
+
+	mu   sync.Mutex
+	idle []*concurrency.Session // without a lock
 }
 
 // New connects.
@@ -76,41 +82,85 @@ func (c *Client) Close() {
 	}
 }
 
-// begin opens a session and a mutex of it.
-func (c *Client) begin(key string) (*held, error) {
+// borrow returns a session that nobody uses, a new one if there is none.
+func (c *Client) borrow() (*concurrency.Session, error) {
+	c.mu.Lock()
+	for n := len(c.idle); n > 0; n = len(c.idle) {
+		s := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		if alive(s) {
+			c.mu.Unlock()
+			return s, nil
+		}
+	}
+	c.mu.Unlock()
 	s, err := concurrency.NewSession(c.etcd, concurrency.WithTTL(int(c.o.TTL/time.Second)))
 	if err != nil {
 		return nil, fmt.Errorf("etcd: a session: %w", err)
 	}
-	return &held{c: c, key: key, session: s, mutex: concurrency.NewMutex(s, locks+key)}, nil
+	return s, nil
 }
 
-// Enter waits for the lock. The key of a waiter that gives up goes with its lease.
-func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
-	h, err := c.begin(key)
-	if err != nil {
-		return nil, err
+// alive reports whether a session has not ended, as far as it knows.
+func alive(s *concurrency.Session) bool {
+	select {
+	case <-s.Done():
+		return false
+	default:
+		return true
 	}
-	if err := h.mutex.Lock(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("enter %q: %w", key, err), h.session.Close())
+}
+
+// giveBack takes a session that has no lock any more.
+func (c *Client) giveBack(s *concurrency.Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = append(c.idle, s)
+}
+
+// locked locks a mutex. The key of one that gives up goes with its lease. A session whose lease has ended unnoticed, as where the
+// process stood still, has locked nothing, and another one is taken.
+func (c *Client) locked(key string, lock func(*concurrency.Mutex) error) (*held, error) {
+	for {
+		s, err := c.borrow()
+		if err != nil {
+			return nil, err
+		}
+		h := &held{c: c, key: key, session: s, mutex: concurrency.NewMutex(s, locks+key)}
+		err = lock(h.mutex)
+		switch {
+		case err == nil:
+			return h, nil
+		case errors.Is(err, concurrency.ErrLocked):
+			c.giveBack(s)
+			return nil, err
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			s.Orphan()
+		default:
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+}
+
+// Enter waits for the lock.
+func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
+	h, err := c.locked(key, func(m *concurrency.Mutex) error { return m.Lock(ctx) })
+	if err != nil {
+		return nil, fmt.Errorf("enter %q: %w", key, err)
 	}
 	return h, nil
 }
 
 // TryEnter tries once.
 func (c *Client) TryEnter(ctx context.Context, key string) (section.Held, bool, error) {
-	h, err := c.begin(key)
+	h, err := c.locked(key, func(m *concurrency.Mutex) error { return m.TryLock(ctx) })
+	if errors.Is(err, concurrency.ErrLocked) {
+		return nil, false, nil
+	}
 	if err != nil {
 		return nil, false, err
 	}
-	err = h.mutex.TryLock(ctx)
-	if err == nil {
-		return h, true, nil
-	}
-	if errors.Is(err, concurrency.ErrLocked) {
-		err = nil
-	}
-	return nil, false, errors.Join(err, h.session.Close())
+	return h, true, nil
 }
 
 // Force deletes the key of whoever holds the lock.
@@ -200,7 +250,15 @@ func (h *held) owning(ctx context.Context, op clientv3.Op) (*clientv3.TxnRespons
 	return answer, nil
 }
 
-// Leave unlocks, and ends the session with its lease.
+// Leave unlocks. A session of which that is not known ends, with its lease.
 func (h *held) Leave(ctx context.Context) error {
-	return errors.Join(h.mutex.Unlock(ctx), h.session.Close())
+	err := h.mutex.Unlock(ctx)
+	switch {
+	case err == nil:
+		h.c.giveBack(h.session)
+		return nil
+	case errors.Is(err, concurrency.ErrLockReleased):
+		return err // it was left before: the session may be another's
+	}
+	return errors.Join(err, h.session.Close())
 }
