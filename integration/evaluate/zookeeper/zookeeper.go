@@ -11,7 +11,8 @@
 //	 children and returns true if lockReference is the
 //	 youngest" (the lowest: it was created first)
 //	releaseLock: "Atomically deletes the child node"    delete, and it is no error if it is gone
-//	the data: Cassandra at QUORUM                       package store
+//	criticalPut, criticalGet "(lockRef, key, …)"; old    Put, Get: whether the reference is the lowest, as in
+//	 release: a check of the holder, then QUORUM         acquireLock, and package store
 //	old release: forced release deletes the child, and  Force, in this order; the flag is a row in
 //	 then sets needToSync                                Cassandra. Options.FlagFirst is the repair
 //	old release: an acquirer that finds needToSync      Enter
@@ -22,8 +23,8 @@
 //
 // What breaks it. Between the deletion of the child and the flag the next one may enter: it finds no
 // flag, does not synchronise, and what the holder before it has left half done decides itself later.
-// And the values are written without any token: the put of a holder that was forced out lies on top
-// of its successor's. With Options.FlagFirst the flag is set before the child is deleted; the late put
+// And the values are written without any token: the put of a holder that was forced out after its check, or
+// whose server has not heard of it yet, lies on top of its successor's. With Options.FlagFirst the flag is set before the child is deleted; the late put
 // stays.
 package zookeeper
 
@@ -196,18 +197,28 @@ func (h *held) createLockRef() error {
 
 // acquireLock reports whether the reference is the lowest. One that is not there any more was forced out.
 func (h *held) acquireLock(ctx context.Context) (bool, error) {
-	children, _, err := h.c.zk.Children(nodeOf(h.key))
-	if err != nil || len(children) == 0 {
-		return false, err
+	children, err := h.children()
+	if err != nil || slices.Min(children) == path.Base(h.node) {
+		return err == nil, err
 	}
-	lowest, mine := slices.Min(children), path.Base(h.node)
-	if lowest > mine {
-		return false, section.ErrLost
+	return false, h.suspect(ctx, slices.Min(children))
+}
+
+// children returns the references of the key, as the server of this client knows them; section.ErrLost where this one is not among them.
+func (h *held) children() ([]string, error) {
+	all, _, err := h.c.zk.Children(nodeOf(h.key))
+	if err != nil {
+		return nil, err
 	}
-	if lowest == mine {
-		return true, nil
+	return all, present(all, path.Base(h.node))
+}
+
+// present returns section.ErrLost where a reference is not among others: a server that has answered its client has heard of it.
+func present(all []string, mine string) error {
+	if !slices.Contains(all, mine) {
+		return section.ErrLost
 	}
-	return false, h.suspect(ctx, lowest)
+	return nil
 }
 
 // suspect forces out a child that has been the lowest for longer than Options.Patience.
@@ -227,9 +238,9 @@ func (h *held) synchronise(ctx context.Context) error {
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	value, err := h.Get(ctx)
+	value, err := h.c.session.Value(ctx, h.key)
 	if err == nil {
-		err = h.Put(ctx, value)
+		err = h.c.session.SetValue(ctx, h.key, value)
 	}
 	if err != nil && !errors.Is(err, section.ErrNoValue) {
 		return err
@@ -237,11 +248,19 @@ func (h *held) synchronise(ctx context.Context) error {
 	return h.c.session.Exec(ctx, clearFlag, h.key)
 }
 
-// Get implements section.Held.
-func (h *held) Get(ctx context.Context) ([]byte, error) { return h.c.session.Value(ctx, h.key) }
+// Get is criticalGet. Whoever has been the lowest is it for as long as he is there.
+func (h *held) Get(ctx context.Context) ([]byte, error) {
+	if _, err := h.children(); err != nil {
+		return nil, err
+	}
+	return h.c.session.Value(ctx, h.key)
+}
 
-// Put implements section.Held.
+// Put is criticalPut.
 func (h *held) Put(ctx context.Context, value []byte) error {
+	if _, err := h.children(); err != nil {
+		return err
+	}
 	return h.c.session.SetValue(ctx, h.key, value)
 }
 

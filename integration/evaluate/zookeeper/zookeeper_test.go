@@ -111,4 +111,12 @@ func putsLate(t *testing.T, o Options, key string) {
 	require.NoError(t, <-put)
 	assert.Equal(t, "late", storetest.Get(t, next))
 	assert.Equal(t, []judge.Fault{judge.LatePut}, clients.Faults())
+	require.ErrorIs(t, first.Put(t.Context(), []byte("later")), section.ErrLost, "which begins with the check")
+}
+
+// Who is not among the references any more was forced out, whether others are there or not.
+func TestWhoWasForcedOutIsLost(t *testing.T) {
+	require.NoError(t, present([]string{"x-1", "x-2"}, "x-2"))
+	require.ErrorIs(t, present([]string{"x-2"}, "x-1"), section.ErrLost)
+	require.ErrorIs(t, present(nil, "x-1"), section.ErrLost)
 }
