@@ -100,7 +100,7 @@ type World struct {
 	nodes   *cassandra.Cluster
 	proxies [Sites]*ours.Proxy
 	others  map[string]ensemble.Ensemble // by the names of Setup.Servers
-	dir     string
+	dir     string // "" where it is another's
 	secret  string
 	admin   *gocql.Session // of the first node
 }
@@ -120,9 +120,17 @@ func Build(ctx context.Context, s Setup) (*World, error) {
 	s.Nodes, s.Heap = cmp.Or(s.Nodes, Sites), cmp.Or(s.Heap, "512m")
 	w := &World{Setup: s, others: map[string]ensemble.Ensemble{}, dir: filepath.Join(run, "evaluate", "world")}
 	if err := w.build(ctx); err != nil {
+		w.spare(err)
 		return nil, errors.Join(fmt.Errorf("build a world: %w", err), w.Close())
 	}
 	return w, nil
+}
+
+// spare keeps Close from removing the files of another evaluation that runs in this checkout, as an error says.
+func (w *World) spare(err error) {
+	if errors.Is(err, cassandra.ErrInUse) {
+		w.dir = ""
+	}
 }
 
 // build starts network, nodes and proxies, and makes the keyspace.
@@ -187,7 +195,7 @@ func removeStale(name string) error {
 		return nil // there is none
 	}
 	if strings.TrimSpace(string(pids)) != "" {
-		return fmt.Errorf("namespace %s is in use: does another evaluation run?", name)
+		return fmt.Errorf("namespace %s: %w: does another evaluation run?", name, cassandra.ErrInUse)
 	}
 	if out, err := exec.Command("ip", "netns", "del", name).CombinedOutput(); err != nil { //nolint:gosec,noctx // likewise
 		return fmt.Errorf("remove namespace %s: %w: %s", name, err, out)
@@ -315,5 +323,5 @@ func (w *World) Close() error {
 	if w.network != nil {
 		faults = append(faults, w.network.Close())
 	}
-	return errors.Join(append(faults, os.RemoveAll(w.dir))...)
+	return errors.Join(append(faults, os.RemoveAll(w.dir))...) // nothing where it is ""
 }

@@ -1,6 +1,8 @@
 package safety
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,4 +22,14 @@ func TestAViolationOfTheProductIsAnError(t *testing.T) {
 	require.NoError(t, kept.broken())
 	*kept.of("ours, strict", "paused") = Cell{System: "ours, strict", Fault: "paused", Verdict: Violated, Violations: []string{"two holders"}}
 	require.EqualError(t, kept.broken(), "ours, strict, paused: two holders")
+}
+
+// A world that is closed leaves nothing behind, also where it was not complete; but one that was refused leaves the files of the other.
+func TestAClosedWorldIsGone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "world")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "etcd1"), 0o750))
+	require.NoError(t, (&world{dir: dir}).close())
+	require.DirExists(t, dir)
+	require.NoError(t, (&world{dir: dir, mine: true}).close())
+	require.NoDirExists(t, dir)
 }

@@ -31,6 +31,7 @@ const keyspace = "safety"
 // world is three sites in an emulated network.
 type world struct {
 	dir     string
+	mine    bool   // dir: the network is, which there is once
 	program string // of the product
 	log     io.Writer
 	network *wan.WAN
@@ -63,13 +64,14 @@ func (w *world) start(ctx context.Context) (err error) {
 	if w.program, err = ours.Build(ctx); err != nil {
 		return err
 	}
+	if w.network, err = wan.Start(wan.Options{Name: "safety", Sites: 2 * sites}); err != nil {
+		return err
+	}
+	w.mine = true
 	if err := os.MkdirAll(w.dir, 0o750); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(w.dir, "secret"), []byte("nobody else is in this network"), 0o600); err != nil {
-		return err
-	}
-	if w.network, err = wan.Start(wan.Options{Name: "safety", Sites: 2 * sites}); err != nil {
 		return err
 	}
 	w.nodes, err = cassandra.Start(ctx, cassandra.Options{
@@ -251,6 +253,9 @@ func (w *world) close() error {
 	}
 	if w.network != nil {
 		faults = append(faults, w.network.Close())
+	}
+	if w.mine {
+		faults = append(faults, os.RemoveAll(w.dir))
 	}
 	return errors.Join(faults...)
 }

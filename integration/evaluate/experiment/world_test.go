@@ -1,0 +1,25 @@
+package experiment
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/integration/cassandra"
+)
+
+// Who finds that another evaluation runs leaves it its files; whoever fails otherwise leaves none.
+func TestARefusedWorldSparesTheOther(t *testing.T) {
+	refused := &World{dir: t.TempDir()}
+	dir := refused.dir
+	refused.spare(fmt.Errorf("start: %w", cassandra.ErrInUse))
+	require.NoError(t, refused.Close())
+	assert.DirExists(t, dir)
+	failed := &World{dir: dir}
+	failed.spare(os.ErrPermission)
+	require.NoError(t, failed.Close())
+	assert.NoDirExists(t, dir)
+}
