@@ -21,6 +21,8 @@ func batches(name, title, overZooKeeper, overMSCP string, points []batch) Experi
 			{Of: pipelined, To: Ours, Metric: "puts"},
 		},
 		Run: func(ctx context.Context, r *Run) error {
+			r.Notes = append(r.Notes, fmt.Sprintf("%d clients at each site: this is what they get, and not the peak of the paper's figure, for which servers were saturated.",
+				min(batchClients, r.Workers)))
 			var turns []turn
 			for _, b := range points {
 				if b.long && !r.Full {
@@ -46,11 +48,13 @@ type batch struct {
 	long       bool // for full runs only
 }
 
+// batchClients is how many clients a site has at most, since a section of theirs may be long.
+const batchClients = 4
+
 // batchTurn is a section or more of each client, of so many puts.
 func (r *Run) batchTurn(system string, b batch, body func(context.Context, Worker, section.Held) error) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
-		const clients = 4
-		o := r.fleets[system].Run(ctx, Load{Workers: min(clients, r.Workers), Span: r.Span, Limit: longLimit, Key: fresh(name), Body: body})
+		o := r.fleets[system].Run(ctx, Load{Workers: min(batchClients, r.Workers), Span: r.Span, Limit: longLimit, Key: fresh(name), Body: body})
 		if _, err := o.rates(); err != nil {
 			return nil, err
 		}

@@ -228,6 +228,9 @@ func (f *Figure) noteOf(c Claim, x string) string {
 	if !here {
 		return ""
 	}
+	if c.To == "" {
+		return cmp.Or(note, "there are no values")
+	}
 	return cmp.Or(note, absent, "some round is not of both, or the other one is not above nothing")
 }
 

@@ -21,6 +21,8 @@ func ycsb() Experiment {
 			{Of: MUSIC, To: MSCP, Metric: "operations", Paper: "1.06–1.2"}, {Of: Ours, To: MUSIC, Metric: "operations", Least: 1},
 		},
 		Run: func(ctx context.Context, r *Run) error {
+			r.Notes = append(r.Notes, fmt.Sprintf("%d clients at each site, so that about one operation in twenty wants a key that another one has, as in the paper; of its %d operations "+
+				"those that a turn has time for.", ycsbClients, operations))
 			var turns []turn
 			for _, w := range []struct {
 				name    string
@@ -33,12 +35,14 @@ func ycsb() Experiment {
 	}
 }
 
+// operations are those of a workload, and ycsbClients those that do them at each site.
+const operations, ycsbClients = 10_000, 2
+
 // ycsbTurn does operations of which a part are updates, each a section of its own.
 func (r *Run) ycsbTurn(system string, updates float64) turnFunc {
 	return func(ctx context.Context, name string) (map[string]float64, error) {
-		const operations, clients = 10_000, 2 // at each site: about one operation in twenty wants a key that another has
 		o := r.fleets[system].Run(ctx, Load{
-			Workers: clients, Span: r.Span, Turns: operations / Sites / clients, Key: zipf(name),
+			Workers: ycsbClients, Span: r.Span, Turns: operations / Sites / ycsbClients, Key: zipf(name),
 			Body: func(ctx context.Context, w Worker, h section.Held) error {
 				if rand.Float64() < updates { //nolint:gosec // G404: chance, not secrets
 					return h.Put(ctx, value(10, w, 0))
