@@ -100,7 +100,7 @@ type World struct {
 	nodes   *cassandra.Cluster
 	proxies [Sites]*ours.Proxy
 	others  map[string]ensemble.Ensemble // by the names of Setup.Servers
-	dir     string // "" where it is another's
+	dir     string                       // "" where it is another's
 	secret  string
 	admin   *gocql.Session // of the first node
 }

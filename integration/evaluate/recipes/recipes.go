@@ -94,8 +94,9 @@ func lost(err error) error {
 func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
 	token := gocql.MustRandomUUID()
 	for {
+		sent := time.Now()
 		held, ref, err := c.verb(ctx, lockStatement, key, wait.Milliseconds(), c.o.Lease.Milliseconds(), token)
-		h := &Held{c: c, name: key, ref: ref}
+		h := &Held{c: c, name: key, ref: ref, sent: sent}
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("lock %q: %w", key, err)
@@ -134,16 +135,38 @@ func (c *Client) Lead(ctx context.Context, name, address string, elected func(*H
 		return err
 	}
 	elected(h)
-	ticker := time.NewTicker(c.o.Lease / 3)
+	if err := keep(ctx, c.o.Lease, h.sent, h.Renew); err != nil {
+		return err
+	}
+	return h.Leave(context.WithoutCancel(ctx))
+}
+
+// keep renews a lease every third of it, and returns nil when ctx ends. It is lost on an answer that says so, and when it has passed
+// since the last renewal was sent that was answered; sent is when the lease itself was.
+func keep(ctx context.Context, lease time.Duration, sent time.Time, renew func(context.Context) error) error {
+	type answer struct {
+		sent time.Time
+		err  error
+	}
+	ticker, end, answers := time.NewTicker(lease/3), time.NewTimer(time.Until(sent.Add(lease))), make(chan answer, 1)
 	defer ticker.Stop()
-	for {
+	for tick := ticker.C; ; { // nil while a renewal is under way
 		select {
 		case <-ctx.Done():
-			return h.Leave(context.WithoutCancel(ctx))
-		case <-ticker.C:
-		}
-		if err := h.Renew(ctx); errors.Is(err, section.ErrLost) {
-			return err
+			return nil
+		case <-end.C:
+			return fmt.Errorf("%w: its lease has passed", section.ErrLost)
+		case sent := <-tick:
+			tick = nil
+			go func() { answers <- answer{sent, renew(ctx)} }()
+		case a := <-answers:
+			tick = ticker.C
+			if errors.Is(a.err, section.ErrLost) {
+				return a.err
+			}
+			if a.err == nil {
+				end.Reset(time.Until(a.sent.Add(lease)))
+			}
 		}
 	}
 }
@@ -192,6 +215,7 @@ type Held struct {
 	c    *Client
 	name string
 	ref  int64
+	sent time.Time // when the LOCK was, that was answered HELD
 }
 
 // Token is the reference: it grows with every section of a name.
