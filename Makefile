@@ -117,11 +117,14 @@ contend: ## sections at three emulated sites, on one key that all want, also in 
 	$(GO) test ./integration/chaos -run '^Test(ContendedKey|ContendedKeyInOneDataCentre|UncontendedSections)$$' -count=1 -v -timeout 0 -contend.for=$(CONTEND)
 
 evaluate: ## the systems of the evaluation beside each other, into docs/evaluation: 30 minutes, or FULL=1: hours; ONLY=fig6a,safety; EVALUATE="--against old.json"; needs root and /dev/net/tun for distances
-	$(if $(ONLY),,$(GO) -C integration/evaluate run ./onenode $(GO) test -count=1 -p 1 ./...)
-	$(if $(ONLY),,$(GO) -C integration/evaluate run ./onenode sh -c '$(GO) test -count=1 ./ensemble ./zookeeper ./curator ./shedlock ./paper ./service/struck -evaluate.long -timeout 30m && $(GO) -C etcd test -count=1 . -evaluate.long')
 	@mkdir -p .run
 	$(GO) -C integration/evaluate build -o $(CURDIR)/.run/bin/evaluate .
-	.run/bin/evaluate $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(EVALUATE)
+	trap 'exit 130' INT TERM; failed=0; \
+	$(if $(ONLY),,$(GO) -C integration/evaluate run ./onenode $(GO) test -count=1 -p 1 ./... || failed=1; \
+	$(GO) -C integration/evaluate run ./onenode sh -c '$(GO) test -count=1 ./ensemble ./zookeeper ./curator ./shedlock ./paper ./service/struck -evaluate.long -timeout 30m; \
+		a=$$?; $(GO) -C etcd test -count=1 . -evaluate.long && exit $$a' || failed=1;) \
+	.run/bin/evaluate $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(EVALUATE) || failed=1; \
+	[ $$failed = 0 ] || { echo 'evaluate: something has failed, see above; what was measured is in docs/evaluation'; exit 1; }
 
 model: ## the models of the lock protocol at large scope, 4 GB a search and up to 20 minutes for the vast ones; RECORD=1 writes the results to docs/model.md
 	$(GO) test -v -count=1 -timeout 0 ./model -large $(if $(RECORD),-record) | grep -v -e '^=== ' -e '^  *--- PASS'
