@@ -48,9 +48,13 @@ func systems() []experiment.System {
 		onCassandra(experiment.Optimistic, func(o store.Options) (section.Client, error) {
 			return client(optimistic.New(optimistic.Options{Options: o}))
 		}),
-		onCassandra(experiment.Heartbeat, func(o store.Options) (section.Client, error) {
-			return client(heartbeat.New(heartbeat.Options{Options: o}))
-		}),
+		{Name: experiment.Heartbeat, Exclusive: true, Open: func(at experiment.Place) (section.Client, error) {
+			o := heartbeat.Options{Options: store.Options{Hosts: []string{at.Node}, Keyspace: at.Keyspace, Timeout: patience}}
+			if at.Site == 1 { // the post has one such service
+				return client(heartbeat.NewKept(o))
+			}
+			return client(heartbeat.New(o))
+		}},
 		{Name: experiment.ShedLock, Exclusive: true, Open: func(at experiment.Place) (section.Client, error) {
 			program, err := shedlock.Program().Build(context.Background(), io.Discard)
 			if err != nil {

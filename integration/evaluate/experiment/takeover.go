@@ -20,7 +20,7 @@ func takeover() Experiment {
 		Metrics: []Metric{{"p50", "s"}, {"p99", "s"}, {"had by nobody in 40 s", "keys"}},
 		Run: func(ctx context.Context, r *Run) error {
 			r.Notes = append(r.Notes, fmt.Sprintf("A client at site 1 holds %d keys and dies; as many clients at site 2 want them from then on. The session lease of the "+
-				"proxies is 10 s. Waiters of MUSIC bear for 10 s that nothing changes. The housekeeper of LWT and heartbeat does not run. A key that nobody has had counts with 40 s. All rows but that of the proxy's death wait at the same time.", deaths))
+				"proxies is 10 s. Waiters of MUSIC bear for 10 s that nothing changes. The housekeeper of LWT and heartbeat runs at site 1, with a grace period of 10 s. A key that nobody has had counts with 40 s. All rows but that of the proxy's death wait at the same time.", deaths))
 			var turns []turn
 			for _, s := range leased {
 				if r.has(s) {

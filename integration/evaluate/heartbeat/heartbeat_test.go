@@ -112,6 +112,20 @@ func TestHousekeeping(t *testing.T) {
 	storetest.Leave(t, storetest.Enter(t, fresh, "dead"))
 }
 
+// A session that dies leaves its token until the housekeeping service finds it stale.
+func TestADeadSessionIsCleanedUp(t *testing.T) {
+	t.Parallel()
+	o := Options{Options: storetest.Options(t), Sleep: sleep, Grace: time.Second}
+	service, err := NewKept(o)
+	require.NoError(t, err)
+	defer service.Close()
+	dies, err := New(o)
+	require.NoError(t, err)
+	storetest.Enter(t, dies, "k")
+	dies.Close()
+	storetest.Leave(t, storetest.Enter(t, service, "k"))
+}
+
 // A plain DELETE of a client whose clock is behind is acknowledged and deletes nothing, since the
 // row was written with the timestamp of a ballot. The token is blocked until it is stale.
 func TestDeleteUnderABallot(t *testing.T) {

@@ -3,6 +3,7 @@ package heartbeat
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -41,6 +42,39 @@ func (k *Housekeeper) Run(ctx context.Context) {
 			_, _ = k.Clean(ctx)
 		}
 	}
+}
+
+// Kept is a session whose process is the housekeeping service, too.
+type Kept struct {
+	*Client
+	keeper *Housekeeper
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+}
+
+// NewKept opens one, which keeps house until Close.
+func NewKept(o Options) (*Kept, error) {
+	c, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	k := &Kept{Client: c}
+	if k.keeper, err = NewHousekeeper(o); err != nil {
+		c.Close()
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	k.stop = stop
+	k.ended.Go(func() { k.keeper.Run(ctx) })
+	return k, nil
+}
+
+// Close implements section.Client.
+func (k *Kept) Close() {
+	k.stop()
+	k.ended.Wait()
+	k.keeper.Close()
+	k.Client.Close()
 }
 
 // Clean reads all tokens once, and deletes and returns those that were neither written nor in a
