@@ -20,7 +20,8 @@ is violated, at most as often as was asked for. So held is not a proof; violated
 
 Clients that were not answered do nothing more on their key, as the paper demands (III-A). Every lease is 5 s, and whoever is silent
 for longer may be replaced, where a system has such a thing; a holder that can renew does so every second. The bakery's numbers live
-for 10 s and cannot be renewed, so that a section may outlive its own: in the post they live for an hour. CassaEV and racing LWTs
+for an hour, as its code has it, since they cannot be renewed: whoever stands still or dies blocks the key. The housekeeper of LWT and heartbeat is one
+service, on a machine of its own. CassaEV and racing LWTs
 exclude nobody, and are here to be compared with. Waiters of MUSIC, also of that on ZooKeeper, force out whoever has been the first for
 5 s, dead or not: its later puts must be refused, then. A client that was not answered and lives keeps its session, so that systems of
 sessions, as ZooKeeper and etcd, wait for it. With clocks a minute apart the product gives no new locks

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"music/integration/evaluate/bakery"
@@ -69,7 +70,7 @@ func Systems() []System {
 			return timeuuid.New(timeuuid.Options{Options: o})
 		}),
 		other("bakery", func(o store.Options) (*bakery.Client, error) {
-			return bakery.New(bakery.Options{Options: o, ChoosingTTL: Lease, NumberTTL: 2 * Lease})
+			return bakery.New(bakery.Options{Options: o})
 		}),
 		other("lease, election", func(o store.Options) (*election.Client, error) {
 			return election.New(election.Options{Options: o, TTL: Lease})
@@ -80,7 +81,9 @@ func Systems() []System {
 		other("optimistic lock", func(o store.Options) (*optimistic.Client, error) {
 			return optimistic.New(optimistic.Options{Options: o})
 		}),
-		other("LWT and heartbeat", keptHouse),
+		other("LWT and heartbeat", func(o store.Options) (*heartbeat.Client, error) {
+			return heartbeat.New(heartbeat.Options{Options: o})
+		}),
 		beyond("ShedLock", shedLock, func(at Place, b beside) (*shedlock.Client, error) {
 			o := store.Options{Hosts: at.Nodes[:1], Keyspace: at.Keyspace, Clock: at.Now, Timeout: storeTimeout}
 			return shedlock.New(shedlock.Options{Options: o, Program: b.Program, Lease: Lease, Ahead: at.ahead()})
@@ -105,15 +108,16 @@ func Systems() []System {
 	}
 }
 
-// keptHouse is a client of heartbeat whose process runs a housekeeper, too.
-func keptHouse(o store.Options) (*heartbeat.Client, error) {
-	all := heartbeat.Options{Options: o, Grace: Lease}
-	k, err := heartbeat.NewHousekeeper(all)
+// keepHouse runs the housekeeping service of LWT and heartbeat, of which the post has one, and returns what ends it.
+func keepHouse(o store.Options) (end func(), err error) {
+	k, err := heartbeat.NewHousekeeper(heartbeat.Options{Options: o, Grace: Lease})
 	if err != nil {
 		return nil, err
 	}
-	go k.Run(context.Background()) // as long as the process
-	return heartbeat.New(all)
+	ctx, stop := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() { k.Run(ctx) })
+	return func() { stop(); ended.Wait(); k.Close() }, nil
 }
 
 // other is a system on package store.

@@ -18,6 +18,7 @@ import (
 	"music/integration/evaluate/ours"
 	"music/integration/evaluate/section"
 	"music/integration/evaluate/shedlock"
+	"music/integration/evaluate/store"
 	"music/integration/wan"
 )
 
@@ -38,6 +39,7 @@ type world struct {
 	nodes   *cassandra.Cluster
 	proxies [sites]*ours.Proxy
 	others  map[string]*servers // by name
+	keeper  func()              // ends the housekeeping service; nil: there is none yet
 }
 
 // servers are those of ZooKeeper or etcd, and the program of their clients.
@@ -159,7 +161,13 @@ func (w *world) prepare(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 	}
-	return w.nodes.Wait(ctx)
+	if err := w.nodes.Wait(ctx); err != nil {
+		return err
+	}
+	return patiently(ctx, func() (err error) {
+		w.keeper, err = keepHouse(store.Options{Hosts: w.place(1).Nodes, Keyspace: keyspace, Timeout: storeTimeout})
+		return err
+	})
 }
 
 // makeTables has a client of a system make its tables.
@@ -238,6 +246,9 @@ func (w *world) each(ctx context.Context, command string, at ...int) error {
 
 // close ends everything and removes it.
 func (w *world) close() error {
+	if w.keeper != nil {
+		w.keeper()
+	}
 	for _, p := range w.proxies {
 		if p != nil {
 			_ = p.Signal(syscall.SIGCONT)
