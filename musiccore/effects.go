@@ -67,9 +67,10 @@ type Action interface{ action() }
 
 // ReadRow reads the lock row at LOCAL_ONE, or, with Quorum, at QUORUM. With Serial it shows every LWT
 // that was decided before it, and returns once the last of them is on a quorum: it is read at SERIAL,
-// or at QUORUM where it is certain that no proxy commits below that. It ends with StatusDone and Row
+// or at QUORUM where it is certain that no proxy commits below that. With Completes it is read at SERIAL in any
+// case, since no quorum shows a commit whose sender has died. It ends with StatusDone and Row
 // (nil: no such row), or StatusUnknown.
-type ReadRow struct{ Quorum, Serial bool }
+type ReadRow struct{ Quorum, Serial, Completes bool }
 
 // Apply runs one LWT. With Near it may be committed at LOCAL_QUORUM, if the caller knows that
 // the cluster allows that (docs/protocol.md 3.1, lwt); Result.Near says whether it was. It ends with

@@ -53,7 +53,7 @@ func (k *key) takeUnnumbered(now Now, vacant bool) ([]*entry, Block) {
 	k.queue.unnumbered = nil
 	k.c.last.request++
 	b := Block{
-		First: k.c.tables[k.id.Table].first, N: int32(len(entries)), Session: k.c.self.id, Req: k.c.last.request,
+		First: k.table.first, N: int32(len(entries)), Session: k.c.self.id, Req: k.c.last.request,
 		Retained: k.reservesBlock(now, vacant, entries),
 	}
 	if b.Retained && vacant {

@@ -198,6 +198,9 @@ func (r Row) sameTerm(o Row) bool {
 	return r.Epoch == o.Epoch && r.Head == o.Head && r.Dirty == o.Dirty && r.Unfenced == o.Unfenced && r.Owner == o.Owner
 }
 
+// before reports whether one of the row's registers is older than in another view.
+func (r Row) before(o Row) bool { return r.Epoch < o.Epoch || r.Guard < o.Guard }
+
 // newer joins two views of one lock row register by register: a replica may have missed a commit,
 // so in either view either register may be the older one. ok is false if one epoch shows two
 // different terms, which no history of LWTs can produce (I1).

@@ -52,6 +52,7 @@ type rowRead struct {
 	began           time.Duration // when
 	quorum          bool          // it, or the last one, was at QUORUM or SERIAL
 	serial          bool          // it, or the last one, was at SERIAL
+	completes       bool          // it, or the last one, completes what no quorum shows
 	localReadWanted bool          // an LWT waits for a read of one replica
 	empty           int           // how many reads in a row showed nothing new
 	behind          int           // how many reads at QUORUM in a row showed an older row than is known
@@ -102,7 +103,7 @@ func (k *key) startRead(now Now) {
 	v := &k.view
 	serial := k.needsSerial(now)
 	quorum := serial || k.needsQuorum(now)
-	serial = serial || quorum && v.read.behind > 1 // whoever had the commit may be gone for good: this completes it
+	completes := quorum && v.read.behind > 1 // whoever had the commit may be gone for good: this completes it
 	if quorum && !v.read.quorum && now.Boot-v.read.began >= localReadTimeout {
 		// A QUORUM read does not wait for one replica.
 		delete(k.c.commands, v.read.cmd)
@@ -118,8 +119,8 @@ func (k *key) startRead(now Now) {
 	// an LWT: the LWT is refused then.
 	waits := !v.read.localReadWanted || k.pollsHead(now)
 	v.read.quorum = quorum || v.read.err != nil || (waits && v.state != rowUnread && now.Boot-v.read.quorumAt >= quorumReadEvery)
-	v.read.serial = serial
-	v.read.cmd, v.read.began = k.c.do(k.id, ReadRow{Quorum: v.read.quorum, Serial: serial}), now.Boot
+	v.read.serial, v.read.completes = serial || completes, completes
+	v.read.cmd, v.read.began = k.c.do(k.id, ReadRow{Quorum: v.read.quorum, Serial: v.read.serial, Completes: completes}), now.Boot
 	k.c.commands[v.read.cmd] = k
 }
 
@@ -209,7 +210,7 @@ func (k *key) rowRead(now Now, id CommandID, r Result) {
 		return
 	}
 	v.read.behind++
-	if r.Row == nil || r.Row.Epoch >= v.row.Epoch {
+	if r.Row == nil || !r.Row.before(v.row) {
 		v.read.behind = 0
 	}
 	if v.read.serial && id > v.decidedAfter {
@@ -233,6 +234,9 @@ func (k *key) mergeRead(now Now, id CommandID, r *Row) {
 		return
 	}
 	row, ok := *r, true
+	if v.state == rowPresent && v.read.completes && id > v.decidedAfter && r.before(v.row) {
+		k.rowWentBack(now)
+	}
 	if v.state == rowUnread {
 		k.noteNewKey(false)
 	}
@@ -271,6 +275,17 @@ func (k *key) mergeNoRow(now Now, id CommandID) {
 // shownBy reports whether the row exists for the read at QUORUM that has just ended, command id.
 func (v *view) shownBy(id CommandID) bool {
 	return (v.firmAfter != 0 && id > v.firmAfter) || (v.read.serial && v.decidedAfter != 0 && id > v.decidedAfter)
+}
+
+// rowWentBack starts a key again whose lock row is an earlier one: the read that completes what no quorum shows
+// began after the present row was known, so the replicas have lost that, as nodes do that lose power together. LWTs
+// made from it would be refused for ever. Its references are not given again, and its stamps lie below the next fence.
+func (k *key) rowWentBack(now Now) {
+	lost := k.view.row
+	k.invariantBroken(now, "I1", "the lock row has gone back: what was decided last is lost")
+	k.forgetRow(now)
+	k.table.first = max(k.table.first, lost.Guard+1)
+	k.table.closed = max(k.table.closed, lost.Epoch+k.c.opts.Window)
 }
 
 // forgetRow starts a key again whose lock row is gone: the references that it had given mean

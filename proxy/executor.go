@@ -135,7 +135,7 @@ func (x *executor) readRow(ctx context.Context, t *dataTable, pk string, a music
 	where := x.scope(t)
 	level := gocql.LocalOne
 	switch {
-	case a.Serial && !x.tables.showsAllAtQuorum(t):
+	case a.Completes, a.Serial && !x.tables.showsAllAtQuorum(t):
 		level = where.serial
 	case a.Quorum:
 		level = where.quorum

@@ -57,6 +57,11 @@ func TestNearCommits(t *testing.T) {
 				asked = n.take()
 				require.Len(t, asked, 1)
 				assert.Equal(t, serial, asked[0].level)
+				x.do(t.Context(), musiccore.Command{Key: k, Action: musiccore.ReadRow{Quorum: true, Serial: true, Completes: true}})
+				asked = n.take()
+				require.Len(t, asked, 1)
+				assert.Equal(t, map[bool]primitive.ConsistencyLevel{false: primitive.ConsistencyLevelSerial, true: primitive.ConsistencyLevelLocalSerial}[local], asked[0].level,
+					"a commit that no quorum shows, since its sender has died, is completed by nothing else")
 			})
 		}
 	}

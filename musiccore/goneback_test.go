@@ -1,0 +1,102 @@
+package musiccore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// idleAfterOlder returns a harness whose key is idle, at a store whose lock row is that of an earlier
+// section again: replicas that lost power together have forgotten what they acknowledged last.
+func idleAfterOlder(t *testing.T) (*harness, *fakeStore) {
+	t.Helper()
+	h := newHarness(t)
+	s := newFakeStore(h)
+	var before Row
+	for section := range LockRef(2) {
+		h.lock(Request{})
+		s.answerAll()
+		h.unlock(section + 1)
+		s.answerAll()
+		if section == 0 {
+			before = *s.row
+		}
+	}
+	require.Empty(t, h.core.keys)
+	s.row = &before
+	return h, s
+}
+
+// I1: a lock row that has gone back is no reason never to lock its key again.
+func TestI1TheRowGoesBack(t *testing.T) {
+	h, s := idleAfterOlder(t)
+	op := h.lock(Request{Wait: time.Minute})
+	h.runFor(s, 5*time.Second)
+	require.EqualValues(t, 3, h.expectState(op, StateHeld).Ref, "1 and 2 were given")
+	require.Equal(t, "I1", h.alarms[0].Rule, "%+v", h.alarms)
+	require.Len(t, h.alarms, 1)
+}
+
+// What was done under the lock that the lock row has lost lies below the fence of the next one, although
+// the row says that nothing is left.
+func TestTheRowGoesBackUnderALock(t *testing.T) {
+	h, s := newHolder(t)
+	h.unlock(1)
+	s.answerAll()
+	before := *s.row
+	require.False(t, before.Dirty)
+	h.lock(Request{})
+	s.answerAll()
+	tk, _ := h.begin(2, Put)
+	s.row = &before
+	require.Equal(t, VerdictTell, h.end(tk, OutcomeAcked), "no clock of this proxy shows it")
+	h.unlock(2)
+	next := h.lock(Request{Wait: time.Minute})
+	h.runFor(s, 5*time.Second)
+	require.EqualValues(t, 3, h.expectState(next, StateHeld).Ref)
+	s.actions = nil
+	_, get := h.begin(3, Get)
+	h.runFor(s, time.Second)
+	require.True(t, h.answerOf(get).Ticket.OK())
+	var fence Stamp
+	for _, a := range s.actions {
+		if synch, ok := a.(Synch); ok {
+			fence = synch.Fence
+		}
+	}
+	require.Greater(t, fence, tk.Stamp)
+}
+
+// A read that began before the present row was known does not show that this one is lost: it may have been
+// decided meanwhile.
+func TestALateReadDoesNotShowThatTheRowWentBack(t *testing.T) {
+	h := newHarness(t)
+	s := newFakeStore(h)
+	h.lock(Request{})
+	s.answerAll()
+	next := h.lock(Request{Wait: time.Minute})
+	s.answerAll()
+	h.unlock(1)
+	id, a := commandOf[Apply](h)
+	before := *s.row
+	s.do(a)
+	h.reply(id, Result{Status: StatusDone})
+	for range 2 {
+		id, _ := commandOf[ReadRow](h)
+		h.reply(id, sees(before))
+		h.advance(time.Second)
+	}
+	late, read := commandOf[ReadRow](h)
+	require.True(t, read.Completes)
+	h.lock(Request{Wait: time.Minute})
+	h.advance(200 * time.Millisecond)
+	id, a = commandOf[Apply](h)
+	require.Equal(t, StatusDone, s.do(a).Status)
+	h.reply(id, Result{Status: StatusDone})
+	h.reply(late, sees(before))
+	require.Empty(t, h.alarms)
+	s.answerAll()
+	h.runFor(s, 2*time.Second)
+	h.expectState(next, StateHeld)
+}
