@@ -132,6 +132,7 @@ type Result struct {
 	Empty  bool          // ReadStamps: the key has no row
 	Beat   int64         // ReadBeat
 	Lease  time.Duration // ReadBeat: as it stands beside the beat; 0 where nothing does
+	Gone   bool          // not of a ReadBeat: it was not sent, since the table is not critical any more, or no more at all
 	Cause  error         // why, for the client and the log
 }
 

@@ -70,6 +70,9 @@ func (k *key) reply(now Now, id CommandID, r Result) {
 	switch {
 	case k.c.keys[k.id] != k:
 		return
+	case r.Gone: // an operation came after Dropped
+		k.dropKey(now, ErrUnavailable)
+		return
 	case id == k.view.read.cmd:
 		k.rowRead(now, id, r)
 	case k.lwt != nil && id == k.lwt.cmd:

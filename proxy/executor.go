@@ -64,7 +64,7 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 	t := x.tables.table(c.Key.Table)
 	switch {
 	case t == nil:
-		return musiccore.Result{Cause: errUnknownTable}
+		return musiccore.Result{Gone: true, Cause: errUnknownTable}
 	case t.Settings.Local && t.centreSession == nil:
 		return musiccore.Result{Cause: fmt.Errorf("%w: %s", errOtherCentre, t.Refused)}
 	}

@@ -102,14 +102,6 @@ func TestPartialLockRowIsNoRow(t *testing.T) {
 	assert.Equal(t, musiccore.StatusUnknown, r.Status)
 }
 
-// A command on a table that is not critical any more has an unknown outcome, which the core
-// repeats.
-func TestUnknownTableIsAnUnknownOutcome(t *testing.T) {
-	x, _ := openExecutor(t)
-	r := x.do(t.Context(), musiccore.Command{Key: musiccore.Key{Table: [16]byte{9}}, Action: musiccore.ReadRow{}})
-	assert.ErrorIs(t, r.Cause, errUnknownTable)
-}
-
 // A keyspace that somebody drops while the schema is read keeps nobody else's change from being
 // followed: it is read again.
 func TestSchemaThatChangesWhileItIsReadIsReadAgain(t *testing.T) {

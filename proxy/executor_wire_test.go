@@ -139,6 +139,19 @@ func TestReadOfALockRow(t *testing.T) {
 	}
 }
 
+// Of a table that is not critical any more nothing is asked, and the core is told: it would repeat an LWT of
+// unknown outcome for ever.
+func TestCommandOnATableThatIsGone(t *testing.T) {
+	n, x, k := playExecutor(t, false, nil)
+	x.tables.set(nil)
+	for _, a := range []musiccore.Action{musiccore.ReadRow{}, musiccore.Apply{Swap: everySwap()[0]}, musiccore.Synch{}, musiccore.ReadStamps{}} {
+		r := x.do(t.Context(), musiccore.Command{Key: k, Action: a})
+		assert.ErrorIs(t, r.Cause, errUnknownTable)
+		assert.True(t, r.Gone, "%T", a)
+	}
+	assert.Empty(t, n.take())
+}
+
 // A session's beat that could not be read is not a session without a row: of that one others would
 // take the terms.
 func TestReadOfABeat(t *testing.T) {
