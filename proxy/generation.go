@@ -113,26 +113,45 @@ func (g *generation) admit(ctx context.Context, s *gocql.Session, swap musiccore
 }
 
 // raise doubles the number of references in music.generations, or takes over the number that
-// another proxy has stored.
+// another proxy has stored. If what this one has stored is lost, since keyspace music was dropped or an older one
+// brought back, it is stored again: the references up to last may have been given.
 func (g *generation) raise(ctx context.Context, s *gocql.Session, last int64) error {
 	next := g.upTo(2 * (last - int64(g.first) + 1))
 	now := map[string]any{}
-	applied, err := s.Query("UPDATE music.generations SET last = ? WHERE keyspace_name = ? AND table_name = ? IF companion = ? AND last = ?",
-		next, g.keyspace, g.table, gocql.UUID(g.companion), last).
-		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, now)
-	if err != nil {
-		return err
+	applied, err := g.swapLast(ctx, s, last, next, now)
+	companion, _ := now["companion"].(gocql.UUID)
+	raised, _ := now["last"].(int64)
+	switch {
+	case err != nil || applied:
+	case companion == gocql.UUID{}:
+		applied, err = cas(ctx, s.Query("INSERT INTO music.generations (keyspace_name, table_name, companion, first, last) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
+			g.keyspace, g.table, gocql.UUID(g.companion), int64(g.first), next), now)
+	case uuid.UUID(companion) != g.companion:
+		return errGenerationOver
+	case raised > last:
+		applied, next = true, raised
+	default:
+		applied, err = g.swapLast(ctx, s, raised, next, now)
 	}
-	if !applied {
-		companion, _ := now["companion"].(gocql.UUID)
-		raised, _ := now["last"].(int64)
-		if uuid.UUID(companion) != g.companion || raised <= last {
-			return errGenerationOver
-		}
-		next = raised
+	switch {
+	case err != nil:
+		return err
+	case !applied:
+		return errRaced
 	}
 	g.last.Store(next)
 	return nil
+}
+
+// swapLast replaces the last reference in music.generations by the next one; now is what was there if that was another.
+func (g *generation) swapLast(ctx context.Context, s *gocql.Session, last, next int64, now map[string]any) (applied bool, err error) {
+	return cas(ctx, s.Query("UPDATE music.generations SET last = ? WHERE keyspace_name = ? AND table_name = ? IF companion = ? AND last = ?",
+		next, g.keyspace, g.table, gocql.UUID(g.companion), last), now)
+}
+
+// cas carries out an LWT of keyspace music.
+func cas(ctx context.Context, q *gocql.Query, now map[string]any) (applied bool, err error) {
+	return q.Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, now)
 }
 
 // makeCompanion creates the companion of a table that has none at the node that was read. late

@@ -220,3 +220,35 @@ func TestNoGenerationBeginsAtANodeThatIsBehind(t *testing.T) {
 		assert.Equal(t, c.begins, used.admit(t.Context(), n.session, gives(firstReferences+1)) != nil, name)
 	}
 }
+
+// Where music.generations has lost its last changes, or all, a table goes on giving references above those that were
+// given: its proxies need no restart.
+func TestReferencesGoOnWhereTheirNumberIsLost(t *testing.T) {
+	for name, lose := range map[string]func(*counters){
+		"an older number":         func(c *counters) { c.rows["bank.t"]["last"] = bigint(firstReferences) },
+		"of which little is left": func(c *counters) { c.rows["bank.t"]["first"], c.rows["bank.t"]["last"] = bigint(1), bigint(1) },
+		"the row":                 func(c *counters) { delete(c.rows, "bank.t") },
+		"the row, made anew": func(c *counters) {
+			c.rows["bank.t"] = map[string][]byte{"companion": c.rows["bank.t"]["companion"], "first": bigint(1), "last": bigint(5)}
+		},
+	} {
+		c := &counters{rows: map[string]map[string][]byte{}}
+		n := startCQLNode(t, c.answer)
+		old, present := uuid.UUID{1}, uuid.UUID{2}
+		s := &schema{schemaReader: schemaReader{session: n.session}}
+		for _, companion := range []uuid.UUID{old, present} {
+			table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{Generation: companion}}
+			g, err := s.generation(t.Context(), table, sure)
+			require.NoError(t, err)
+			if companion == old {
+				continue
+			}
+			require.NoError(t, g.admit(t.Context(), n.session, gives(g.first+3*firstReferences)), name)
+			given := g.last.Load()
+			lose(c)
+			require.NoError(t, g.admit(t.Context(), n.session, gives(musiccore.LockRef(given+1))), name)
+			assert.Greater(t, c.lastOf("bank.t"), given, name)
+			assert.Equal(t, g.last.Load(), c.lastOf("bank.t"), name)
+		}
+	}
+}
