@@ -39,7 +39,7 @@ type audit struct {
 	proxy  string                          // the address that drivers are shown
 	sums   atomic.Pointer[map[sumKey]*sum] // one for each role and table; the map is replaced, never changed
 
-	mu    sync.Mutex                                    // guards roles, and the replacement of sums
+	mu    sync.Mutex                                    // guards roles, and the replacement and the end of sums
 	roles *simplelru.LRU[string, *zerolog.BurstSampler] // bounds the lines about each role's refusals
 }
 
@@ -121,24 +121,28 @@ type sumKey struct {
 	oneWrite bool
 }
 
-// sum is the sum of short sections since the last line for them.
+// sum is the sum of short sections since the last line for them. It ends when there have been none between two lines:
+// else there would be one for each role that ever was.
 type sum struct {
-	sections atomic.Uint64
-	held     atomic.Int64 // ns
+	sections atomic.Uint64 // sumOver or more once it has ended
+	held     atomic.Int64  // ns
 }
+
+// sumOver is above every number of sections.
+const sumOver = 1 << 63
 
 // sum adds a section that has ended.
 func (a *audit) sum(n *musiccore.Note) {
 	key := sumKey{n.Key.Table, n.Client.Role, n.Client.OneWrite}
 	s := (*a.sums.Load())[key]
-	if s == nil {
+	for s == nil || s.sections.Add(1) >= sumOver {
 		s = a.newSum(key)
 	}
-	s.sections.Add(1)
 	s.held.Add(int64(n.Duration))
 }
 
-// newSum adds the sum of a key, unless another goroutine has done so meanwhile, and returns it.
+// newSum adds the sum of a key, unless another goroutine has done so meanwhile, and returns it. It waits for a flush
+// that ends sums.
 func (a *audit) newSum(key sumKey) *sum {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -161,13 +165,33 @@ func (a *audit) run(ctx context.Context) {
 
 // flush writes a line for each sum, and begins new ones.
 func (a *audit) flush() {
-	for k, s := range *a.sums.Load() {
+	for k, n := range a.takeSums() {
+		kind := map[bool]string{true: "one write", false: "handed over"}[k.oneWrite]
+		a.named(a.begin().Str("role", k.role), k.table).Str("sections_of", kind).Uint64("sections", n.sections).
+			Dur("held_ms", n.held).Msg("short sections ended")
+	}
+}
+
+// sections are the short sections of a sum.
+type sections struct {
+	sections uint64
+	held     time.Duration
+}
+
+// takeSums empties the sums and returns what they were. Those that were empty end.
+func (a *audit) takeSums() map[sumKey]sections {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	taken, left := map[sumKey]sections{}, maps.Clone(*a.sums.Load())
+	for k, s := range left {
 		if n := s.sections.Swap(0); n > 0 {
-			kind := map[bool]string{true: "one write", false: "handed over"}[k.oneWrite]
-			a.named(a.begin().Str("role", k.role), k.table).Str("sections_of", kind).Uint64("sections", n).
-				Dur("held_ms", time.Duration(s.held.Swap(0))).Msg("short sections ended")
+			taken[k] = sections{n, time.Duration(s.held.Swap(0))}
+		} else if s.sections.CompareAndSwap(0, sumOver) {
+			delete(left, k)
 		}
 	}
+	a.sums.Store(&left)
+	return taken
 }
 
 // refusals bounds the lines about a role's refused attempts per minute, rolesKept the number of

@@ -7,8 +7,10 @@ import (
 	"maps"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,4 +206,57 @@ func TestAuditSaysWhoEndedALock(t *testing.T) {
 			assert.Equal(t, anna().Address, line["ended_by_client"])
 		}
 	}
+}
+
+// Sums of roles that have nothing to do with locks any more, as where each program gets a new role each hour, are not
+// kept; nothing is lost of those that go on.
+func TestAuditForgetsSumsThatEnd(t *testing.T) {
+	a := newAudited("ends")
+	ends := func(role string) {
+		a.note(musiccore.Note{Key: a.key, Kind: musiccore.NoteEnded, Client: musiccore.Client{Role: role}, State: musiccore.StateReleased, InBlock: true}, musiccore.Client{})
+	}
+	for minute := range 100 {
+		ends(strings.Repeat("v", minute))
+		a.flush()
+	}
+	assert.LessOrEqual(t, len(*a.sums.Load()), 2)
+
+	const each, clients = 200, 4
+	var done, flushing sync.WaitGroup
+	stop := make(chan struct{})
+	flushing.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				a.flush()
+				runtime.Gosched()
+			}
+		}
+	})
+	for range clients {
+		done.Go(func() {
+			for range each {
+				ends("anna")
+				runtime.Gosched()
+			}
+		})
+	}
+	done.Wait()
+	close(stop)
+	flushing.Wait()
+	a.flush()
+	told := 0
+	for line := range strings.Lines(a.log.String()) {
+		var sum struct {
+			Role     string `json:"role"`
+			Sections int    `json:"sections"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &sum))
+		if sum.Role == "anna" {
+			told += sum.Sections
+		}
+	}
+	assert.Equal(t, each*clients, told)
 }
