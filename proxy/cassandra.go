@@ -20,6 +20,10 @@ const (
 	serviceTimeout = 12 * time.Second // longer than Cassandra's own timeouts, so that Cassandra answers first
 	connectPause   = time.Second      // between two attempts to reach the cluster at start
 	spreadLimit    = time.Second      // for the nodes to hear of a change that a session makes; one that is down does not
+
+	// preparedKept is how many statements the driver keeps prepared; it counts each for each node. A critical table has five on
+	// its lock rows, and a few on its data. Beyond this number each would be prepared anew whenever it is sent.
+	preparedKept = 20_000
 )
 
 // openService opens the proxy's own driver session, which is used for everything but clients'
@@ -132,6 +136,7 @@ func serviceCluster(c config.Cassandra, nodes *nodeDialer) *gocql.ClusterConfig 
 	cluster.Consistency = gocql.Quorum
 	cluster.SerialConsistency = gocql.Serial
 	cluster.Timeout = serviceTimeout
+	cluster.MaxPreparedStmts, cluster.MaxRoutingKeyInfo = preparedKept, preparedKept
 	cluster.MaxWaitSchemaAgreement = spreadLimit
 	cluster.ConnectTimeout = c.ConnectTimeout
 	cluster.HostDialer = nodes
