@@ -76,6 +76,7 @@ func (s *schema) begin(ctx context.Context) error {
 // every schemaReread, until ctx ends.
 func (s *schema) watch(ctx context.Context) {
 	unsettled := 1 // refreshes in a row after which a table still waited
+	var failure failedReading
 	for next := schemaPoll; pause(ctx, next); {
 		next = schemaPoll
 		asked := boottime()
@@ -85,8 +86,11 @@ func (s *schema) watch(ctx context.Context) {
 			s.unsure.Store(true)
 		}
 		again := s.unsure.Load() && s.heartbeat.knownSession() != musiccore.SessionID{}
-		if err != nil || unsettled == 0 && !again && settled {
+		if err != nil || !again && (unsettled == 0 && settled || failure.waits(version, asked)) {
 			continue
+		}
+		if again {
+			failure = failedReading{}
 		}
 		s.unsure.Store(false)
 		late, err := s.refresh(ctx)
@@ -99,8 +103,11 @@ func (s *schema) watch(ctx context.Context) {
 		if 0 < unsettled && unsettled <= laggardLooks {
 			next = laggardPoll
 		}
-		if err != nil {
+		if err == nil || readAgain(err) {
+			failure = failedReading{}
+		} else {
 			s.notRead(err)
+			failure.failed(version, boottime())
 		}
 	}
 }
@@ -124,12 +131,8 @@ func (s *schema) isComplete(version gocql.UUID) bool {
 	return last.version == version && time.Since(last.at) < schemaReread
 }
 
-// notRead logs that the schema could not be read, and has it read again.
+// notRead logs that the schema could not be read.
 func (s *schema) notRead(err error) {
-	s.unsure.Store(true)
-	if readAgain(err) {
-		return
-	}
 	s.heartbeat.noticeDrop(err)
 	s.log.Warn().Err(err).Msg("the schema could not be read")
 }
