@@ -19,6 +19,13 @@ const knownFor = time.Minute
 type Descriptions struct {
 	mu      sync.Mutex
 	byTable map[tableName]cachedDescription
+	differ  map[string]difference // by the id of the node that sees it
+}
+
+// difference is that peers of a node have other versions of the schema.
+type difference struct {
+	versions string // that of the node, and those of the peers
+	since    time.Time
 }
 
 // tableName is the name of a data table.
@@ -30,6 +37,23 @@ type cachedDescription struct {
 	read    time.Time
 	table   tableDescription
 	largest int // the most bytes of a batch
+}
+
+// differing returns since when a node has been seen with these versions of its own and of its peers.
+func (all *Descriptions) differing(node, versions string, now time.Time) time.Time {
+	if all == nil {
+		return now
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if d := all.differ[node]; d.versions == versions {
+		return d.since
+	}
+	if all.differ == nil {
+		all.differ = map[string]difference{}
+	}
+	all.differ[node] = difference{versions, now}
+	return now
 }
 
 // find returns the cached description of a table at a version.

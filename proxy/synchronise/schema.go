@@ -16,7 +16,7 @@ import (
 
 // How long the nodes may take to agree on the schema, and how often one is asked. A peer that is
 // down keeps its version until it is back. It is waited for only as long as a change takes to
-// spread, in case it only seems to be down.
+// spread, in case it only seems to be down, and not by each attempt: it may be down for days.
 const (
 	agreementLimit = 2 * time.Second
 	spreadLimit    = time.Second
@@ -38,6 +38,8 @@ type schemaView struct {
 	host    string // id of the node
 	version gocql.UUID
 	now     int // Unix time in seconds, in the past by the clocks of both the node and this process
+
+	since time.Time // since when the peers that are down have been seen to have other versions than this one; zero: they have not
 }
 
 // agreedView blocks until a node sees that all nodes agree on the schema, and returns that schema;
@@ -59,7 +61,7 @@ func awaitView(ctx context.Context, ask func(context.Context) (schemaView, disse
 			return view, fmt.Errorf("ask for the schema: %w", context.Cause(ctx))
 		case err != nil:
 			return view, fmt.Errorf("ask for the schema: %w", err)
-		case others == allAgree, others == downDiffer && time.Since(start) >= spreadLimit:
+		case others == allAgree, others == downDiffer && (time.Since(start) >= spreadLimit || !view.since.IsZero() && time.Since(view.since) >= spreadLimit):
 			return view, nil
 		}
 		select {
@@ -87,9 +89,16 @@ func askView(ctx context.Context, in Cluster) (view schemaView, others dissent, 
 	hosts := cmp.Or(in.Ring, s).GetHosts()
 	iter = localQuery(s, view.host, "SELECT host_id, schema_version FROM system.peers_v2").IterContext(ctx)
 	var id, version gocql.UUID
+	different := view.version.String()
 	for ; iter.Scan(&id, &version); id, version = (gocql.UUID{}), (gocql.UUID{}) {
 		down := slices.ContainsFunc(hosts, func(h *gocql.HostInfo) bool { return h.HostID() == id.String() && !h.IsUp() })
-		others = max(others, dissentOf(view.version, version, down))
+		peer := dissentOf(view.version, version, down)
+		if others = max(others, peer); peer != allAgree {
+			different += " " + id.String() + " " + version.String()
+		}
+	}
+	if others == downDiffer {
+		view.since = in.Known.differing(view.host, different, time.Now())
 	}
 	return view, others, iter.Close()
 }

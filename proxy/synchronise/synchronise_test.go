@@ -308,6 +308,34 @@ func TestSchemaAgreementIsAwaited(t *testing.T) {
 	}
 }
 
+// A peer that is down with another version is waited for once, and not by the attempt on each key: it may be down
+// for days. Another difference is waited for anew.
+func TestTheDownAreAwaitedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known, versions, node := new(Descriptions), "a b", "one"
+		took := func() time.Duration {
+			start := time.Now()
+			_, err := awaitView(t.Context(), func(context.Context) (schemaView, dissent, error) {
+				return schemaView{since: known.differing(node, versions, time.Now())}, downDiffer, nil
+			})
+			require.NoError(t, err)
+			return time.Since(start)
+		}
+		assert.Equal(t, spreadLimit, took())
+		assert.Zero(t, took())
+		node = "two"
+		assert.Equal(t, spreadLimit, took(), "another node may not have heard of the change yet")
+		node = "one"
+		assert.Zero(t, took())
+		versions = "c b"
+		assert.Equal(t, spreadLimit, took(), "there was another change")
+		assert.Zero(t, took())
+		known = nil
+		assert.Equal(t, spreadLimit, took())
+		assert.Equal(t, spreadLimit, took(), "nothing is remembered")
+	})
+}
+
 // The now of an attempt has passed on both clocks, and there is none where these are far apart.
 func TestNowIsPastForBothClocks(t *testing.T) {
 	a := time.UnixMilli(1000_999)
