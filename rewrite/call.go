@@ -18,8 +18,9 @@ func Cast(text []byte, t Term) (typ, literal string, ok bool) {
 }
 
 // Call returns a term that calls functions, the innermost without arguments, in lower case and
-// without blanks: uuid(), totimestamp(now()). ok is false for any other term.
-func Call(text []byte, t Term) (call string, ok bool) {
+// without blanks: uuid(), totimestamp(now()). It returns "" for any other term, also one that only
+// begins like that.
+func Call(text []byte, t Term) (call string) {
 	part := t.Of(text)
 	lex := NewLexer(part)
 	depth, next := 0, lex.Next()
@@ -31,5 +32,8 @@ func Call(text []byte, t Term) (call string, ok bool) {
 		call += ")"
 		depth--
 	}
-	return call, call != "" && depth == 0 && next.Kind == TokenEOF
+	if depth != 0 || next.Kind != TokenEOF {
+		return ""
+	}
+	return call
 }

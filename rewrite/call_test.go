@@ -17,10 +17,6 @@ func TestTermsThatStandForAConstant(t *testing.T) {
 		text := "INSERT INTO t (k) VALUES (" + term + ")"
 		s := parsed(t, text)
 		typ, literal, _ := Cast([]byte(text), s.Where[0].Value)
-		call, ok := Call([]byte(text), s.Where[0].Value)
-		if !ok {
-			call = ""
-		}
-		require.Equal(t, want, [3]string{typ, literal, call}, term)
+		require.Equal(t, want, [3]string{typ, literal, Call([]byte(text), s.Where[0].Value)}, term)
 	}
 }

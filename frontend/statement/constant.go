@@ -88,7 +88,7 @@ func (s *Statement) constantOf(t rewrite.Term, columnType string) string {
 		return literal
 	}
 	const day = 24 * time.Hour
-	switch call, _ := rewrite.Call(s.Text, t); columnType + " = " + call {
+	switch columnType + " = " + rewrite.Call(s.Text, t) {
 	case "uuid = uuid()":
 		return uuid.NewString()
 	case "timeuuid = now()", "timeuuid = currenttimeuuid()", "timeuuid = current_timeuuid()":
