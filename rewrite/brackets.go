@@ -9,7 +9,7 @@ type Entry struct {
 }
 
 // Entries reads a value in brackets: [a, b], (a, b), {a, b}, {a: b} or
-// {field: a}. ok is false for any other term.
+// {field: a}. ok is false for any other term, and for more entries than MaxMemory has room for.
 func Entries(text []byte, t Term) (open byte, entries []Entry, ok bool) {
 	if t.Kind != TermOther || t.Start == t.End {
 		return 0, nil, false
@@ -25,7 +25,7 @@ func Entries(text []byte, t Term) (open byte, entries []Entry, ok bool) {
 	}
 	p.next()
 	for p.err == nil && p.tok.Kind != end {
-		entries = append(entries, p.entry(begin == '{'))
+		entries = kept(p, entries, p.entry(begin == '{'))
 		if p.tok.Kind != ',' {
 			break
 		}
@@ -54,7 +54,7 @@ func (p *parser) entry(braces bool) (e Entry) {
 const maxDepth = 16
 
 // Written reports whether a term is a literal or a bind marker, or such terms in brackets that are
-// not nested too deep. Nothing in it is called or computed.
+// neither nested too deep nor too many for Entries. Nothing in it is called or computed.
 func Written(text []byte, t Term) bool { return written(text, t, maxDepth) }
 
 // written is Written with a limit for the nesting.

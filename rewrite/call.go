@@ -17,6 +17,10 @@ func Cast(text []byte, t Term) (typ, literal string, ok bool) {
 	return string(bytes.ToLower(name.Of(part))), string(value.Of(part)), true
 }
 
+// mostCalls is how many functions Call reads in each other: more than any constant takes, and so few
+// that its time grows with no text.
+const mostCalls = 4
+
 // Call returns a term that calls functions, the innermost without arguments, in lower case and
 // without blanks: uuid(), totimestamp(now()). It returns "" for any other term, also one that only
 // begins like that.
@@ -24,7 +28,7 @@ func Call(text []byte, t Term) (call string) {
 	part := t.Of(text)
 	lex := NewLexer(part)
 	depth, next := 0, lex.Next()
-	for ; next.Kind == TokenIdent && lex.Next().Kind == '('; next = lex.Next() {
+	for ; depth < mostCalls && next.Kind == TokenIdent && lex.Next().Kind == '('; next = lex.Next() {
 		call += string(bytes.ToLower(next.Of(part))) + "("
 		depth++
 	}

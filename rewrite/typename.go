@@ -1,9 +1,6 @@
 package rewrite
 
-import (
-	"bytes"
-	"slices"
-)
+import "bytes"
 
 // Native reports whether a CQL type is made of native types alone: it names no user-defined type
 // and no class of Cassandra.
@@ -97,11 +94,18 @@ func (p *parser) namesColumn() bool {
 func Operands(text []byte, t Term) (at []int) {
 	p := &parser{text: text[:t.End], lex: NewLexer(text[:t.End])}
 	p.lex.pos = t.Start
-	inner := func(b bracket) bool { return b.call || b.end != ')' }
+	outside := -1 // how many brackets stand around the outermost call or value in brackets that p is in; -1: in none
 	for p.next(); p.tok.Kind != TokenEOF; p.next() {
+		top := len(p.open) - 1
+		if top < outside {
+			outside = -1
+		}
+		if outside < 0 && top >= 0 && (p.open[top].call || p.open[top].end != ')') {
+			outside = top
+		}
 		literal := literalKind(p.tok.Kind)
 		operand := literal != NoTerm && literal != TermDuration || p.tok.Kind == '?' || p.tok.Kind == ':'
-		if operand && p.last.Kind != ')' && !slices.ContainsFunc(p.open, inner) {
+		if operand && p.last.Kind != ')' && outside < 0 {
 			at = append(at, p.tok.Start)
 		}
 	}
