@@ -74,10 +74,16 @@ func isWord(text []byte, t rewrite.Token, word string) bool {
 	return strings.EqualFold(string(t.Of(text)), word)
 }
 
+// maxCreate bounds a text in which CreatedKey looks, in bytes: it takes many times as many.
+const maxCreate = 64 << 10
+
 // CreatedKey returns the columns of the primary key in the text of a CREATE TABLE, those of the
-// partition key first. It returns nil if it cannot make the key out; whether the text is valid is
-// for Cassandra to say.
+// partition key first. It returns nil if it cannot make the key out, as in a text longer than
+// maxCreate; whether the text is valid is for Cassandra to say.
 func CreatedKey(text []byte) (key []Column) {
+	if len(text) > maxCreate {
+		return nil
+	}
 	types := map[string]string{}
 	var names []string
 	partition := 1
@@ -94,9 +100,11 @@ func CreatedKey(text []byte) (key []Column) {
 		if end < 0 {
 			end = len(item)
 		}
+		var cqlType strings.Builder
 		for _, t := range item[1:max(1, end)] {
-			types[name] += strings.ToLower(string(t.Of(text)))
+			cqlType.Write(t.Of(text))
 		}
+		types[name] = strings.ToLower(cqlType.String())
 	}
 	for i, name := range names {
 		key = append(key, Column{Name: name, Type: types[name], Clustering: i >= partition})

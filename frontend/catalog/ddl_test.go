@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -40,5 +42,36 @@ func TestChecksOfATable(t *testing.T) {
 		"CREATE TABLE a.b (k int PRIMARY KEY, checked int)":                               false,
 	} {
 		assert.Equal(t, want, ReadDDL([]byte(text)).Checked, text)
+	}
+}
+
+// The text of a schema change takes a bounded multiple of its bytes, whatever a client has written in it, and an error of a comment is
+// read by people.
+func TestTheCostOfADDLIsBounded(t *testing.T) {
+	const n = 100_000
+	for name, read := range map[string]func(){
+		"a long type":   func() { CreatedKey([]byte("CREATE TABLE t (k " + strings.Repeat("x ", n/8) + ", PRIMARY KEY (k))")) },
+		"a name again":  func() { CreatedKey([]byte("CREATE TABLE t (" + strings.Repeat("k x,", n/16) + "PRIMARY KEY (k))")) },
+		"a long text":   func() { CreatedKey([]byte("CREATE TABLE t (k " + strings.Repeat("(", n) + ")")) },
+		"settings":      func() { readFaulty(t, "@critical("+strings.Repeat("a,", n)+")") },
+		"no settings":   func() { readFaulty(t, "@critical("+strings.Repeat(",", 2*n)+")x") },
+		"long settings": func() { readFaulty(t, "@critical("+strings.Repeat("\xff", 2*n)+")") },
+		"marks":         func() { readFaulty(t, strings.Repeat("@critical ", n/5)) },
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		read()
+		runtime.ReadMemStats(&after)
+		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(25*2*n), name)
+	}
+}
+
+// readFaulty reads a comment whose settings cannot be read.
+func readFaulty(t *testing.T, comment string) {
+	t.Helper()
+	_, marked, err := ReadSettings(comment)
+	assert.True(t, marked)
+	if assert.Error(t, err) {
+		assert.Less(t, len(err.Error()), 4000)
 	}
 }

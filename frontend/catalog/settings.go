@@ -29,11 +29,11 @@ var ErrSpelling = errors.New("write the settings in parentheses right after @cri
 
 // ReadSettings reads @critical, @critical(name:value, …) or @critical value from a table's comment.
 // marked reports whether the comment has @critical as a word. name=value means the same as
-// name:value, and a value that only one setting has may stand without the name. The error joins all
-// faults, and the settings are the defaults if there is one. It wraps ErrSpelling if free text and
-// settings cannot be told apart.
+// name:value, and a value that only one setting has may stand without the name. The error joins the
+// first faults, and the settings are the defaults if there is one. It wraps ErrSpelling if free text
+// and settings cannot be told apart.
 func ReadSettings(comment string) (s Settings, marked bool, err error) {
-	marks := regexp.MustCompile(`(?i)(?:^|[^\w@])@critical\b`).FindAllStringIndex(comment, -1)
+	marks := regexp.MustCompile(`(?i)(?:^|[^\w@])@critical\b`).FindAllStringIndex(comment, 2)
 	if marks == nil {
 		return Settings{}, false, nil
 	}
@@ -89,17 +89,23 @@ func readSetting(setting string) (name, value string) {
 	return name, strings.ToLower(value)
 }
 
-// parseSettings reads settings with commas between them; the error joins all faults.
+// mostFaults is how many faults of settings are told at once: a comment has room for millions.
+const mostFaults = 10
+
+// parseSettings reads settings with commas between them, up to so many faults; the error joins them.
 func parseSettings(list string) (s Settings, err error) {
 	var faults []error
 	given := map[string]bool{}
-	for _, setting := range strings.Split(list, ",") {
+	for setting := range strings.SplitSeq(list, ",") {
+		if len(faults) >= mostFaults {
+			break
+		}
 		if strings.TrimSpace(setting) == "" {
 			continue
 		}
 		name, value := readSetting(setting)
 		if given[name] {
-			faults = append(faults, fmt.Errorf("%s stands twice", name))
+			faults = append(faults, fmt.Errorf("%.80s stands twice", name))
 		}
 		given[name] = true
 		if err := s.set(name, value); err != nil {
@@ -162,7 +168,7 @@ func (s *Settings) set(name, value string) error {
 func (s *Settings) setOther(name, value string) error {
 	switch name {
 	case "unlocked", "key", "strict", "scope", "timestamp":
-		return fmt.Errorf("%s cannot be %q", name, value)
+		return fmt.Errorf("%s cannot be %.80q", name, value)
 	case "dc":
 		if value == "" {
 			return errors.New("dc needs the name of a data centre")
@@ -172,12 +178,12 @@ func (s *Settings) setOther(name, value string) error {
 	case "lease":
 		d, err := time.ParseDuration(value)
 		if err != nil || d < time.Second || d > MaxDuration {
-			return fmt.Errorf("lease %q is not a duration from 1s to %v", value, MaxDuration)
+			return fmt.Errorf("lease %.80q is not a duration from 1s to %v", value, MaxDuration)
 		}
 		s.Lease = d
 		return nil
 	}
-	return fmt.Errorf("there is no setting %q: there are unlocked, key, lease, strict, scope, dc, timestamp", name)
+	return fmt.Errorf("there is no setting %.80q: there are unlocked, key, lease, strict, scope, dc, timestamp", name)
 }
 
 // String returns the canonical spelling of the settings, which is stored in Cassandra and shown to
