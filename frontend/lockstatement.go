@@ -149,7 +149,7 @@ func allowed(r classify.Result, text []byte) bool {
 // execute executes a lockStatement with the parameters of its request.
 func (c *conn) execute(e wire.Envelope, s lockStatement, p wire.Parameters) error {
 	if p.Names != nil {
-		if f := byPosition(&p, s.Parsed, s.Text); f != nil {
+		if f := byPosition(&p, s.Parsed, s.Text, c.server.Limits().Frame); f != nil {
 			return c.answer(e, f)
 		}
 	}
