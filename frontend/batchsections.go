@@ -103,6 +103,9 @@ func (a *lockExecution) inSections() *wire.Failure {
 func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 	s, b := a.lock.clone(), a.batch(a.lock.Parsed.Kind)
 	own := s.Parsed.Timestamp
+	if s.Parsed.TTL.Kind != rewrite.NoTerm { // a message has no place for it
+		return nil, wire.Invalid("Global TTL on the BATCH statement is not supported.")
+	}
 	if f := s.CheckTimestampPlaces(); f != nil {
 		return nil, f
 	}

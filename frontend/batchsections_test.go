@@ -190,6 +190,8 @@ func TestABatchOfSeveralSectionsThatIsNotSent(t *testing.T) {
 	r.server.Tables.Set("bank", "plain", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 	client.send(1, query(both))
 	assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_UNLOCKED: bank.plain")
+	client.send(1, query(strings.Replace(strings.Replace(both, "bank.plain (id) VALUES (1)", "bank.other (id) VALUES ('z')", 1), "BATCH", "BATCH USING TTL 9", 1)))
+	assert.Contains(t, client.failure(1).GetErrorMessage(), "Global TTL on the BATCH statement is not supported.", "it is not left out")
 	for text, want := range map[string]string{
 		strings.Replace(both, "'q'", "'q' IF n = 1", 1): "Batch with conditions cannot span multiple tables",
 		strings.Replace(strings.Replace(both, "'q'", "'q' IF n = 1", 1), "bank.plain (id) VALUES (1)", "bank.accounts (id) VALUES ('z')", 1): "Batch with conditions cannot span multiple partitions",
