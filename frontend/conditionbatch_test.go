@@ -114,6 +114,7 @@ func TestConditionsThatDoNotMix(t *testing.T) {
 		update + "; " + insert: "Cannot mix IF conditions and IF NOT EXISTS for the same row",
 		insert + "; " + update: "Cannot mix IF conditions and IF NOT EXISTS for the same row",
 		update + "; DELETE FROM bank.accounts WHERE id = 'x' AND (c) = (1)": deleted,
+		update + "; DELETE FROM bank.accounts WHERE id = 'x' AND (c = 1)":   deleted,
 		update + "; " + in: "IN on the clustering key columns is not supported with conditional updates",
 	} {
 		client.send(1, query("BEGIN BATCH USING LOCK 9 "+text+"; APPLY BATCH"))

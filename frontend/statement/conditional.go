@@ -34,8 +34,8 @@ func ReadConditional(parts []Statement, batch bool) (*Conditional, *wire.Failure
 // checkDeletes refuses a batch that writes rows if the proxy cannot tell whether a DELETE in it is
 // of one row or of several.
 func (x *Conditional) checkDeletes() *wire.Failure {
-	tuple := func(r rewrite.Relation) bool { return r.Op == rewrite.OpTuple }
-	unclear := func(s Statement) bool { return s.deletesRows() && slices.ContainsFunc(s.Parsed.Where, tuple) }
+	unread := func(r rewrite.Relation) bool { return r.Op != rewrite.OpToken && r.Column.Empty() } // columns in brackets, or a restriction
+	unclear := func(s Statement) bool { return s.deletesRows() && slices.ContainsFunc(s.Parsed.Where, unread) }
 	if slices.ContainsFunc(x.parts, unclear) && slices.ContainsFunc(x.parts, func(s Statement) bool { return !s.deletesRows() }) {
 		return wire.Invalid("MUSIC_REFUSED: %s is critical: a batch with IF that also writes rows must name the rows that it deletes by column = value", x.parts[0].Table)
 	}
