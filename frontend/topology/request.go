@@ -102,7 +102,11 @@ func (q *Request) askAddresses(p *wire.Parameters) {
 			}
 			var found []Node
 			q.translate(r, p, func(shown []byte) []byte {
-				found = append(found, nodesAt(meant, shown)...)
+				for _, n := range nodesAt(meant, shown) {
+					if !slices.Contains(found, n) { // the address may be listed often
+						found = append(found, n)
+					}
+				}
 				return nodeValue(meant, column, shown)
 			})
 			if !ports {
