@@ -84,10 +84,11 @@ func (x *Conditional) Leaves() [][]byte {
 	return row
 }
 
-// leavesRow returns a row without columns if there is one after the UPDATE because of a value bound to
-// it; else nil.
+// leavesRow returns a row without columns if there is one after the UPDATE because of one of the first
+// values bound to it; else nil. For each of them it looks at all that the UPDATE sets.
 func (s *Statement) leavesRow() [][]byte {
-	for _, b := range s.Parsed.Bindings {
+	const first = 16
+	for _, b := range s.Parsed.Bindings[:min(first, len(s.Parsed.Bindings))] {
 		if _, ok := s.binds(s.name(b.Column)); ok {
 			return [][]byte{}
 		}
