@@ -119,16 +119,13 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 // run carries out the batch. Unless the client's permissions on each critical table are known, it
 // asks Cassandra for them first, one table after another.
 func (b *lockedBatch) run(inPlace bool) *wire.Failure {
-	for i := range b.children {
-		s := &b.children[i]
-		if s.unlockedChild != nil || b.conn.missingPermission(s.Table, b.permissions(s.Table)) == 0 {
-			continue
-		}
-		rest := *b
-		rest.permitted = append(slices.Clip(b.permitted), s.Table)
-		return b.conn.whenPermitted(b.asksFirst(inPlace), s, b.permissions(s.Table), func() *wire.Failure { return rest.run(false) })
+	s := b.unpermitted()
+	if s == nil {
+		return b.runPermitted(inPlace)
 	}
-	return b.runPermitted(inPlace)
+	rest := *b
+	rest.permitted = append(slices.Clip(b.permitted), s.Table)
+	return b.conn.whenPermitted(b.asksFirst(inPlace), s, b.permissions(s.Table), func() *wire.Failure { return rest.run(false) })
 }
 
 // asksFirst returns the request as one that waits for what the proxy asks for it.

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -81,6 +82,24 @@ func (c *conn) missingPermission(t *catalog.Table, need permission) permission {
 		}
 	}
 	return 0
+}
+
+// unpermitted returns the first statement on a table on which the client is not known to have the
+// permissions that it needs; nil if there is none. It looks once at each table: there may be as many
+// statements as a message has room for.
+func (b *lockedBatch) unpermitted() *lockStatement {
+	var seen []*catalog.Table
+	for i := range b.children {
+		s := &b.children[i]
+		if s.unlockedChild != nil || slices.Contains(seen, s.Table) {
+			continue
+		}
+		if b.conn.missingPermission(s.Table, b.permissions(s.Table)) != 0 {
+			return s
+		}
+		seen = append(seen, s.Table)
+	}
+	return nil
 }
 
 // note stores a permission that Cassandra has confirmed.

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -241,4 +242,18 @@ func TestListLocksPrepared(t *testing.T) {
 			assert.NotEmpty(t, got.Data, text)
 		}
 	})
+}
+
+// The rights that a batch needs are looked up once for each of its tables: it may have as many statements as a message has room for.
+func TestRightsOfALargeBatch(t *testing.T) {
+	r, client, backend, _ := sectionsRig(t, dialect{version: v4})
+	id := r.prepare(client, backend, "DELETE FROM bank.accounts WHERE id = 'x'")
+	m := new(message.Batch)
+	for range math.MaxUint16 {
+		m.Children = append(m.Children, &message.BatchChild{Id: id})
+	}
+	client.send(1, m)
+	assert.Len(t, backend.answer(1).(*message.Batch).Children, len(m.Children), "within the time that a test waits")
+	backend.send(1, &message.VoidResult{})
+	client.answer(1)
 }
