@@ -62,7 +62,6 @@ func (s *Statement) valuesOfJSON() (string, *wire.Failure) {
 	add := func(name, value string) { names, values = append(names, rewrite.Quote(name)), append(values, value) }
 	for _, name := range slices.Sorted(maps.Keys(s.Critical.Columns)) {
 		raw, given := object[name]
-		delete(object, name)
 		switch key := slices.Contains(s.Critical.Primary, name); {
 		case given && key:
 			literal, ok := literalOfJSON(s.Critical.Columns[name], raw)
@@ -75,9 +74,6 @@ func (s *Statement) valuesOfJSON() (string, *wire.Failure) {
 		case given, key, !s.Parsed.Unset:
 			add(name, "null")
 		}
-	}
-	for name := range object {
-		return "", wire.Invalid("JSON values map contains unrecognized column: %s", name)
 	}
 	return "(" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ") ", nil
 }
@@ -104,14 +100,27 @@ func (s *Statement) jsonObject() (map[string]json.RawMessage, *wire.Failure) {
 		return nil, wire.Invalid("MUSIC_SYNTAX: the text of INSERT JSON on %s is not UTF-8", s.Table)
 	}
 	object := map[string]json.RawMessage{}
-	if err := readObject(text, object); err != nil {
+	unknown := unknownColumn("")
+	switch err := readObject(text, s.Critical.Columns, object); {
+	case errors.As(err, &unknown):
+		return nil, wire.Invalid("%v", unknown)
+	case err != nil:
 		return nil, wire.Invalid("MUSIC_SYNTAX: the text of INSERT JSON on %s is not a JSON object that names each column once: %v", s.Table, err)
 	}
 	return object, nil
 }
 
-// readObject reads a JSON object into a map by column name.
-func readObject(text []byte, into map[string]json.RawMessage) error {
+// unknownColumn is the error for a name in a JSON object that is no column.
+type unknownColumn string
+
+// Error returns what Cassandra says.
+func (u unknownColumn) Error() string {
+	return "JSON values map contains unrecognized column: " + string(u)
+}
+
+// readObject reads a JSON object into a map by column name. It ends at the first name that is no
+// column: an object has room for millions of them.
+func readObject(text []byte, columns map[string]catalog.Column, into map[string]json.RawMessage) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
 		return errNoObject
@@ -121,11 +130,14 @@ func readObject(text []byte, into map[string]json.RawMessage) error {
 		if err != nil {
 			return err
 		}
+		column := columnOfJSON(name.(string))
+		if _, known := columns[column]; !known {
+			return unknownColumn(column)
+		}
 		var raw json.RawMessage
 		if err := d.Decode(&raw); err != nil {
 			return err
 		}
-		column := columnOfJSON(name.(string))
 		if _, twice := into[column]; twice {
 			return errTwice
 		}

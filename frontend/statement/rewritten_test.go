@@ -203,6 +203,22 @@ func TestReadJSONIsRefused(t *testing.T) {
 	assert.Equal(t, "Got null for INSERT JSON values", f.Text)
 }
 
+// An object with many names that are no columns takes no more memory than one.
+func TestUnknownColumnsOfJSON(t *testing.T) {
+	object := `{"a": "x"`
+	for i := range 10_000 {
+		object += fmt.Sprintf(`, "z%d": 1`, i)
+	}
+	object += "}"
+	s := autoStatement(t, false, "INSERT INTO t JSON ?", object)
+	n := allocated(func() {
+		_, f := s.ReadJSON()
+		require.NotNil(t, f)
+		assert.Equal(t, "JSON values map contains unrecognized column: z0", f.Text)
+	})
+	assert.Less(t, n, uint64(4*len(object)))
+}
+
 // The constant of a value of JSON is one of its column's type, or none that the key can be read from.
 func TestLiteralsOfJSON(t *testing.T) {
 	for _, c := range [][3]string{
