@@ -83,7 +83,7 @@ func (k key) unlock(ctx context.Context, s *gocql.Session, ref int64) error {
 			return nil
 		case err == nil, says(err, "MUSIC_LOST"), says(err, "MUSIC_NOT_HELD"):
 			return ErrLost
-		case ctx.Err() != nil, answered(err) && !passing(err):
+		case ctx.Err() != nil, certain(err):
 			return fmt.Errorf("the lock is left to the end of its lease: %w", err)
 		}
 		rest(ctx)
@@ -165,12 +165,12 @@ func (q *asking) over(ctx context.Context, got answer, err error, late bool) err
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(ctx))
-	case err != nil && (errors.Is(err, ErrNoProxy) || answered(err) && !passing(err)):
+	case certain(err):
 		return err
 	case err != nil && late:
 		return fmt.Errorf("%w: %w", ErrNotAcquired, err)
 	case err == nil && (got.state == "BUSY" || late):
-		return fmt.Errorf("%w: it is held by %s", ErrNotAcquired, cmp.Or(got.holder, "somebody else"))
+		return fmt.Errorf("%w by %s", errTaken, cmp.Or(got.holder, "somebody else"))
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (q *asking) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, giveUpTime)
 	defer cancel()
 	for q.open && q.ref == 0 && ctx.Err() == nil {
-		if _, err := q.next(ctx, 0); err == nil && !q.open || err != nil && answered(err) && !passing(err) {
+		if _, err := q.next(ctx, 0); err == nil && !q.open || certain(err) {
 			break
 		}
 		rest(ctx)
@@ -218,6 +218,18 @@ func answered(err error) bool { return code(err) >= 0 }
 // says reports whether err contains one of the proxy's words.
 func says(err error, word string) bool { return err != nil && strings.Contains(err.Error(), word) }
 
+// unsent reports whether err is one of this client: nothing was sent, and to try again would not
+// help.
+func unsent(err error) bool {
+	var value gocql.MarshalError
+	return errors.Is(err, errNoMarker) || errors.Is(err, gocql.ErrSessionClosed) || errors.As(err, &value)
+}
+
+// certain reports whether asking again would not help.
+func certain(err error) bool {
+	return errors.Is(err, ErrNoProxy) || unsent(err) || answered(err) && !passing(err)
+}
+
 // passing reports whether an answer may be different later. An unknown outcome is no such answer.
 func passing(err error) bool {
 	c := code(err)
@@ -232,7 +244,7 @@ func Uncertain(err error) bool {
 	case gocql.ErrCodeUnavailable, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized:
 		return false
 	}
-	return err != nil && !errors.Is(err, ErrLost)
+	return err != nil && !errors.Is(err, ErrLost) && !unsent(err)
 }
 
 // rest waits for pause, or until ctx ends.

@@ -12,11 +12,13 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Why a lock was not granted, or is lost.
+// Why a lock was not granted or is lost, or a statement is not sent.
 var (
 	ErrNotAcquired = errors.New("the lock was not acquired")
 	ErrLost        = errors.New("the lock is lost")
 	ErrNoProxy     = errors.New("what answers is no MUSIC proxy: connect to a proxy, not to Cassandra itself")
+	errTaken       = fmt.Errorf("%w: it is held", ErrNotAcquired) // a proxy has said so
+	errNoMarker    = errors.New("the statement has no USING LOCK ?")
 )
 
 // Parts of a lease, and times.
@@ -88,7 +90,7 @@ func Do(ctx context.Context, s *gocql.Session, a Ask, work func(context.Context,
 // The run is done when work has returned without an error.
 func Once(ctx context.Context, s *gocql.Session, name, run string, work func(context.Context, *Lock) error) (ran bool, err error) {
 	lock, held, err := TryHold(ctx, s, Ask{Table: "music.named", Key: Key{"name": name}})
-	if errors.Is(err, ErrNotAcquired) {
+	if errors.Is(err, errTaken) {
 		return false, nil
 	} else if err != nil {
 		return false, err
@@ -144,7 +146,7 @@ func (l *Lock) Bind(values ...any) func(*gocql.QueryInfo) ([]any, error) {
 				return append(append(append([]any{}, values[:i]...), l.Token), values[i:]...), nil
 			}
 		}
-		return nil, errors.New("the statement has no USING LOCK ?")
+		return nil, errNoMarker
 	}
 }
 
@@ -177,7 +179,7 @@ func (l *Lock) Settle(ctx context.Context, write func(context.Context) error, la
 		if says(err, "MUSIC_LOST") {
 			break
 		}
-		if err == nil || answered(err) && !passing(err) {
+		if err == nil || certain(err) {
 			return there, err
 		}
 		rest(ctx)

@@ -25,8 +25,8 @@ const answered = error => error instanceof errors.ResponseError;
 const says = (error, word) => String(error.message).includes(word);
 const ended = error => says(error, 'MUSIC_LOST') || says(error, 'MUSIC_NOT_HELD');
 
-// An answer that is so: to ask again would not help, and nothing was done.
-const certain = error => error instanceof NoProxy ||
+// An answer that is so, or values that the driver does not send: to ask again would not help, and nothing was done.
+const certain = error => error instanceof NoProxy || error instanceof TypeError ||
   answered(error) && [syntaxError, unauthorized, invalid].includes(error.code) && !says(error, 'MUSIC_UNAVAILABLE');
 
 // Whether an error leaves open if a write under a lock was carried out.
@@ -299,7 +299,7 @@ async function once(client, name, run, work) {
       return true;
     });
   } catch (error) {
-    if (error instanceof NotAcquired && !begun) return false; // else it is the work's
+    if (error instanceof NotAcquired && !error.cause && !begun) return false; // else it is the work's, or no proxy has said that it is under way
     throw error;
   }
 }

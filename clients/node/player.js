@@ -84,8 +84,8 @@ class Actor {
     this.cancelling = new AbortController();
     const ask = { table: this.story.table, key: { branch: 'zurich' }, signal: this.cancelling.signal };
     for (const [name, value] of args.map(arg => arg.split('='))) {
-      if (name === 'branch') ask.key.branch = value;
-      else ask[name] = name === 'wait' || name === 'lease' ? Number(value) : value;
+      if (name === 'wait' || name === 'lease') ask[name] = Number(value);
+      else (name === 'table' || name === 'as' ? ask : ask.key)[name] = value;
     }
     let mine;
     try {
@@ -120,10 +120,11 @@ class Actor {
     const text = statement => statement.replace('TABLE', this.story.table);
     const value = Number(args[0]);
     const read = async () => Number((await lock.execute(text(READ), ['zurich', 'x'])).rows[0].balance);
-    const write = () => lock.execute(text(UPDATE), [value, 'zurich', 'x']);
+    const write = () => lock.execute(text(verb === 'settle-plain' ? PLAIN : UPDATE), [value, 'zurich', 'x']);
     switch (verb) {
       case 'read': return `reads ${await read()}`;
-      case 'settle': return await lock.settle(write, async () => await read() === value) ? 'landed' : 'not landed';
+      case 'settle':
+      case 'settle-plain': return await lock.settle(write, async () => await read() === value) ? 'landed' : 'not landed';
       case 'plain': await lock.execute(text(PLAIN), [value, 'zurich', 'x']); break;
       case 'batch': {
         const query = text(UPDATE);

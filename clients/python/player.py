@@ -75,7 +75,7 @@ def bound(story, lock, verb, value):
         batch.add(lock.bind(update, (value, "zurich", "x")))
         batch.add(lock.bind(update, (value + 1, "zurich", "y")))
         return batch
-    return lock.bind(statement(PLAIN if verb == "plain" else UPDATE), (value, "zurich", "x"))
+    return lock.bind(statement(PLAIN if "plain" in verb else UPDATE), (value, "zurich", "x"))
 
 
 def say(*words):
@@ -160,8 +160,8 @@ class Actor:
         def read():
             return session.execute(bound(self.story, lock, "read", 0)).one().balance
 
-        if verb == "settle":
-            landed = lock.settle(lambda: session.execute(bound(self.story, lock, "write", value)), lambda: read() == value)
+        if verb in ("settle", "settle-plain"):
+            landed = lock.settle(lambda: session.execute(bound(self.story, lock, verb, value)), lambda: read() == value)
             return "landed" if landed else "not landed"
         if verb == "read":
             return f"reads {read()}"
@@ -247,8 +247,8 @@ class AsyncActor:
         async def landed():
             return await read() == value
 
-        if verb == "settle":
-            landed = await lock.settle(lambda: aio.execute(session, bound(self.story, lock, "write", value)), landed)
+        if verb in ("settle", "settle-plain"):
+            landed = await lock.settle(lambda: aio.execute(session, bound(self.story, lock, verb, value)), landed)
             return "landed" if landed else "not landed"
         if verb == "read":
             return f"reads {await read()}"

@@ -64,6 +64,8 @@ func markersOf(text string) []*message.ColumnMetadata {
 			all = append(all, column("[token]", datatype.Uuid))
 		case "balance":
 			all = append(all, column(word, datatype.Bigint))
+		case "teller":
+			all = append(all, column(word, datatype.Int))
 		default:
 			all = append(all, column(strings.Trim(word, `"`), datatype.Varchar))
 		}

@@ -105,6 +105,9 @@ func (a *actor) act(ctx context.Context, lock *music.Lock) error {
 			a.say(outcome(err, map[bool]string{true: "ran", false: "not run"}[ran]))
 		case "locker":
 			a.say(a.locker())
+		case "close":
+			a.story.session.Close()
+			a.say("closed")
 		case "release":
 			return nil
 		case "fail":
@@ -144,8 +147,6 @@ func (a *actor) section(verb string, args []string) {
 		name, value, _ := strings.Cut(arg, "=")
 		n, _ := strconv.Atoi(value)
 		switch name {
-		case "branch":
-			ask.Key["branch"] = value
 		case "wait":
 			ask.Wait = time.Duration(n) * time.Millisecond
 		case "lease":
@@ -154,6 +155,8 @@ func (a *actor) section(verb string, args []string) {
 			ask.As = value
 		case "table":
 			ask.Table = value
+		default:
+			ask.Key[name] = value
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -229,8 +232,9 @@ func (a *actor) write(ctx context.Context, verb string, args []string) string {
 	}
 	s.mu.Unlock()
 	balance, _ := strconv.ParseInt(args[0], 10, 64)
+	statement := s.text(map[bool]string{true: plain, false: update}[verb == "settle-plain"])
 	write := func(ctx context.Context) error {
-		return s.session.Bind(s.text(update), lock.Bind(balance, "zurich", "x")).WithContext(ctx).Exec()
+		return s.session.Bind(statement, lock.Bind(balance, "zurich", "x")).WithContext(ctx).Exec()
 	}
 	switch verb {
 	case "write":
@@ -246,7 +250,7 @@ func (a *actor) write(ctx context.Context, verb string, args []string) string {
 		var there int64
 		err := s.session.Bind(s.text(read), lock.Bind("zurich", "x")).WithContext(ctx).Scan(&there)
 		return outcome(err, fmt.Sprint("reads ", there))
-	case "settle":
+	case "settle", "settle-plain":
 		landed, err := lock.Settle(ctx, write, func(ctx context.Context) (bool, error) {
 			var there int64
 			err := s.session.Bind(s.text(read), lock.Bind("zurich", "x")).WithContext(ctx).Scan(&there)

@@ -87,7 +87,9 @@ def once(session, name, run, work):
     with contextlib.ExitStack() as held:
         try:
             lock = held.enter_context(try_hold(session, "music.named", name=name))
-        except NotAcquired:
+        except NotAcquired as busy:
+            if busy.__cause__:
+                raise  # no proxy has said that it is under way
             return False
         read, mark = _core.prepare(session, _core.READ_RUN), _core.prepare(session, _core.MARK_RUN)
 

@@ -72,8 +72,8 @@ def reason(error):
 
 
 def certain(error):
-    """An answer that is so: to ask again would not help, and nothing was done."""
-    return isinstance(error, (InvalidRequest, Unauthorized, SyntaxException)) and "MUSIC_UNAVAILABLE" not in str(error)
+    """An answer that is so, or values that the driver does not send: to ask again would not help, and nothing was done."""
+    return isinstance(error, (InvalidRequest, Unauthorized, SyntaxException, ValueError, TypeError)) and "MUSIC_UNAVAILABLE" not in str(error)
 
 
 def answered(error):

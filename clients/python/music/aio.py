@@ -112,7 +112,9 @@ async def once(session, name, run, work):
     async with contextlib.AsyncExitStack() as held:
         try:
             lock = await held.enter_async_context(try_hold(session, "music.named", name=name))
-        except NotAcquired:
+        except NotAcquired as busy:
+            if busy.__cause__:
+                raise  # no proxy has said that it is under way
             return False
         read, mark = await _prepare(session, _core.READ_RUN), await _prepare(session, _core.MARK_RUN)
 

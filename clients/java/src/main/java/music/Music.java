@@ -12,6 +12,7 @@ import com.datastax.oss.driver.api.core.servererrors.InvalidQueryException;
 import com.datastax.oss.driver.api.core.servererrors.SyntaxError;
 import com.datastax.oss.driver.api.core.servererrors.UnauthorizedException;
 import com.datastax.oss.driver.api.core.servererrors.UnavailableException;
+import com.datastax.oss.driver.api.core.type.codec.CodecNotFoundException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -98,6 +99,7 @@ public final class Music {
     try {
       taken = tryHold(session, new Ask("music.named").key("name", name));
     } catch (NotAcquired busy) {
+      if (busy.getCause() != null) throw busy; // no proxy has said that it is under way
       return false;
     }
     try (Lock lock = taken) {
@@ -118,7 +120,12 @@ public final class Music {
     Throwable why = reason(error);
     if (why instanceof InvalidQueryException) return says(why, "MUSIC_LOST") && says(why, "unknown");
     return !(why instanceof UnavailableException || why instanceof UnauthorizedException || why instanceof SyntaxError
-        || why instanceof Lost || why instanceof NoProxy || why instanceof IllegalArgumentException);
+        || why instanceof Lost || why instanceof NoProxy || unsent(why));
+  }
+
+  // An error of this client: nothing was sent, and to try again would not help. Without a cause it is that of a session that is closed.
+  private static boolean unsent(Throwable why) {
+    return why instanceof IllegalArgumentException || why instanceof CodecNotFoundException || why instanceof IllegalStateException && why.getCause() == null;
   }
 
   // What a node has answered, where the driver tells that all of them failed.
@@ -137,7 +144,7 @@ public final class Music {
 
   // An answer that is so: to ask again would not help, and nothing was done.
   private static boolean certain(Throwable why) {
-    return why instanceof NoProxy || (why instanceof InvalidQueryException || why instanceof UnauthorizedException) && !says(why, "MUSIC_UNAVAILABLE");
+    return why instanceof NoProxy || unsent(why) || (why instanceof InvalidQueryException || why instanceof UnauthorizedException) && !says(why, "MUSIC_UNAVAILABLE");
   }
 
   // A moment, by the clock that nobody sets and by the wall clock, which goes on while the machine sleeps.

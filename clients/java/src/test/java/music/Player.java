@@ -13,6 +13,7 @@ import java.io.InputStreamReader;
 import java.net.InetSocketAddress;
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
@@ -122,20 +123,23 @@ public final class Player {
     }
 
     void section(String[] words) throws Exception {
-      String table = story.table, branch = "zurich";
+      String table = story.table;
+      Map<String, String> key = new HashMap<>(Map.of("branch", "zurich"));
       Duration wait = null, lease = null;
       String as = null;
       for (String arg : Arrays.asList(words).subList(1, words.length)) {
         String value = arg.substring(arg.indexOf('=') + 1);
-        switch (arg.substring(0, arg.indexOf('='))) {
+        String name = arg.substring(0, arg.indexOf('='));
+        switch (name) {
           case "table": table = value; break;
-          case "branch": branch = value; break;
+          case "as": as = value; break;
           case "wait": wait = Duration.ofMillis(Long.parseLong(value)); break;
           case "lease": lease = Duration.ofMillis(Long.parseLong(value)); break;
-          default: as = value;
+          default: key.put(name, value);
         }
       }
-      Music.Ask ask = new Music.Ask(table).key("branch", branch).as(as);
+      Music.Ask ask = new Music.Ask(table).as(as);
+      key.forEach(ask::key);
       if (wait != null) ask.wait(wait);
       if (lease != null) ask.lease(lease);
       Music.Lock mine = null;
@@ -171,7 +175,9 @@ public final class Player {
         case "read":
           return "reads " + session.execute(lock.bind(read, "zurich", "x")).one().getLong(0);
         case "settle":
-          boolean landed = lock.settle(() -> session.execute(lock.bind(update, value, "zurich", "x")),
+        case "settle-plain":
+          PreparedStatement write = words[0].equals("settle") ? update : session.prepare(String.format(PLAIN, story.table));
+          boolean landed = lock.settle(() -> session.execute(lock.bind(write, value, "zurich", "x")),
               () -> session.execute(lock.bind(read, "zurich", "x")).one().getLong(0) == value);
           return landed ? "landed" : "not landed";
         case "plain":
