@@ -123,10 +123,8 @@ public final class Music {
         || why instanceof Lost || why instanceof NoProxy || unsent(why));
   }
 
-  // An error of this client: nothing was sent, and to try again would not help. Without a cause it is that of a session that is closed.
-  private static boolean unsent(Throwable why) {
-    return why instanceof IllegalArgumentException || why instanceof CodecNotFoundException || why instanceof IllegalStateException && why.getCause() == null;
-  }
+  // Values that the driver does not send.
+  private static boolean unsent(Throwable why) { return why instanceof IllegalArgumentException || why instanceof CodecNotFoundException; }
 
   // What a node has answered, where the driver tells that all of them failed.
   private static Throwable reason(Throwable error) {
@@ -144,7 +142,8 @@ public final class Music {
 
   // An answer that is so: to ask again would not help, and nothing was done.
   private static boolean certain(Throwable why) {
-    return why instanceof NoProxy || unsent(why) || (why instanceof InvalidQueryException || why instanceof UnauthorizedException) && !says(why, "MUSIC_UNAVAILABLE");
+    boolean closed = why instanceof IllegalStateException && why.getCause() == null; // the session; what get makes has a cause
+    return why instanceof NoProxy || unsent(why) || closed || (why instanceof InvalidQueryException || why instanceof UnauthorizedException) && !says(why, "MUSIC_UNAVAILABLE");
   }
 
   // A moment, by the clock that nobody sets and by the wall clock, which goes on while the machine sleeps.

@@ -1,7 +1,9 @@
 package music.shedlock;
 
 import com.datastax.oss.driver.api.core.CqlSession;
+import com.datastax.oss.driver.api.core.DriverException;
 import com.datastax.oss.driver.api.core.cql.Row;
+import com.datastax.oss.driver.api.core.servererrors.QueryValidationException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -22,6 +24,7 @@ import net.javacrumbs.shedlock.support.LockException;
  */
 public final class MusicLockProvider implements ExtensibleLockProvider {
   private static final long SLACK = 1000; // ms of a lease that may have gone by when its LOCK is answered
+  private static final long PAUSE = 200, GIVE_UP = 2_000_000_000; // ms between two statements; ns
 
   private final CqlSession session;
   private final String where;
@@ -53,10 +56,31 @@ public final class MusicLockProvider implements ExtensibleLockProvider {
     return new LockException("lockAtMostFor of " + asked.getName() + " is longer than the lease of the table: say it in its comment, @critical(lease=…)");
   }
 
+  // Asks again for 2 s after the first failure: by a lost answer nobody would have the lock until lockAtMostFor is over. Each of these statements may be
+  // carried out twice, and LOCK has the same TOKEN.
   private Row ask(String verb, String clauses, Object name, Object... more) {
     List<Object> values = new ArrayList<>(List.of(name));
     values.addAll(List.of(more));
-    return session.execute(session.prepare(verb + where + clauses).bind(values.toArray())).one();
+    for (long failed = 0; ; ) {
+      try {
+        return session.execute(session.prepare(verb + where + clauses).bind(values.toArray())).one();
+      } catch (DriverException why) {
+        failed = failed == 0 ? System.nanoTime() : failed;
+        boolean certain = why instanceof QueryValidationException && !String.valueOf(why.getMessage()).contains("MUSIC_UNAVAILABLE");
+        if (certain || System.nanoTime() - failed >= GIVE_UP || !rest()) throw why;
+      }
+    }
+  }
+
+  // Whether the thread was not interrupted.
+  private static boolean rest() {
+    try {
+      Thread.sleep(PAUSE);
+      return true;
+    } catch (InterruptedException ended) {
+      Thread.currentThread().interrupt();
+      return false;
+    }
   }
 
   private static long lease(Duration d) { return Math.max(1, d.toMillis()); }
