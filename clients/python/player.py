@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from cassandra.cluster import Cluster
 from cassandra.policies import ConstantReconnectionPolicy
@@ -18,6 +19,7 @@ from music import _core, aio
 UPDATE = "UPDATE {} USING LOCK ? SET balance = ? WHERE branch = ? AND id = ?"
 READ = "SELECT balance FROM {} WHERE branch = ? AND id = ? USING LOCK ?"
 PLAIN = "UPDATE {} SET balance = ? WHERE branch = ? AND id = ?"
+THREADS = 100  # of asyncio's loop
 
 
 class Failed(Exception):
@@ -236,6 +238,10 @@ class AsyncActor:
             return "lost"
         if verb == "check":
             return "lost" if lock.is_lost() else "not lost"
+        if verb == "busy":
+            for _ in range(THREADS):
+                asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
+            return "busy"
         lock = self.story.actors[args[1]].lock if len(args) > 1 else lock
         value = int(args[0])
         for text in () if lock.is_lost() else (UPDATE, READ, PLAIN):
@@ -279,25 +285,17 @@ def take(line, kind):
     stories[id].take(name, words)
 
 
-async def main():
-    loop = asyncio.get_running_loop()
-    while True:
-        line = await loop.run_in_executor(None, sys.stdin.readline)
-        if not line:
-            return
-        take(line, AsyncActor)
+def read(take):
+    for line in sys.stdin:
+        take(line)
+    os._exit(0)
 
 
 if sys.argv[1:] == ["asyncio"]:
-    from concurrent.futures import ThreadPoolExecutor
     loop = asyncio.new_event_loop()
-    loop.set_default_executor(ThreadPoolExecutor(100))
-    loop.run_until_complete(main())
+    loop.set_default_executor(ThreadPoolExecutor(THREADS))
+    threading.Thread(target=read, args=(lambda line: loop.call_soon_threadsafe(take, line, AsyncActor),), daemon=True).start()
+    loop.run_forever()
 else:
-    def read():
-        for line in sys.stdin:
-            take(line, Actor)
-        os._exit(0)
-
-    threading.Thread(target=read, daemon=True).start()
+    threading.Thread(target=read, args=(lambda line: take(line, Actor),), daemon=True).start()
     first.get().act()

@@ -95,6 +95,11 @@ def uncertain(error):
 _prepared = weakref.WeakKeyDictionary()  # session -> text -> statement
 
 
+def prepared(session, text):
+    """A statement, if it is prepared already."""
+    return _prepared.setdefault(session, {}).get(text)
+
+
 def prepare(session, text):
     """A statement that is prepared once for a session."""
     mine = _prepared.setdefault(session, {})
@@ -216,9 +221,10 @@ class Asking:
                     return
             if self.open:
                 yield PAUSE
+        left, self.ref = self.ref, None
         try:
-            if self.ref is not None:
-                yield from steps_unlock(self.key, self.ref)
+            if left is not None:
+                yield from steps_unlock(self.key, left)
         except Exception:
             pass  # a place of which the proxy does not hear is passed over
 

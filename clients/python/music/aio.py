@@ -6,6 +6,8 @@
 import asyncio
 import contextlib
 import inspect
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 from . import _core
 from ._core import WAIT, Lost, NoProxy, NotAcquired, uncertain
@@ -27,8 +29,17 @@ def execute(session, statement, *args, **options):
     return future
 
 
+_threads = weakref.WeakKeyDictionary()  # session -> an executor
+
+
 async def _prepare(session, text):
-    return await asyncio.get_running_loop().run_in_executor(None, _core.prepare, session, text)
+    """Not by the threads of the loop: all of them may be busy, also waiting for this lock, and UNLOCK and renewals are not to wait for them."""
+    statement = _core.prepared(session, text)
+    if statement is not None:
+        return statement
+    if session not in _threads:
+        _threads[session] = ThreadPoolExecutor(4, "music-prepare")
+    return await asyncio.get_running_loop().run_in_executor(_threads[session], _core.prepare, session, text)
 
 
 async def _ask(session, request):
@@ -84,10 +95,23 @@ class Lock(_core.Lease):
         await asyncio.shield(asyncio.ensure_future(_run(self._session, self.steps_release())))  # a cancelled task gives it back, too
 
 
+async def _hold(session, asking):
+    """A grant. Who is cancelled leaves nothing behind, also where it is cancelled again and again until it has ended."""
+    holding = asyncio.ensure_future(_run(session, asking.steps_hold()))
+    try:
+        return await asyncio.shield(holding)
+    except asyncio.CancelledError:
+        if not holding.cancel():  # it has been granted at this moment
+            holding = asyncio.ensure_future(_run(session, asking.steps_leave()))
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await asyncio.shield(holding)
+        raise
+
+
 @contextlib.asynccontextmanager
 async def _section(session, table, key, wait, lease, as_, nowait):
     asking = _core.Asking(_core.Key(table, key), wait, lease, as_, nowait)
-    lock = Lock(session, asking.key, *await _run(session, asking.steps_hold()))
+    lock = Lock(session, asking.key, *await _hold(session, asking))
     try:
         yield lock
     except BaseException:
