@@ -64,7 +64,7 @@ type asking struct {
 	session *Session
 	key     Key
 	ref     int64 // 0 = none yet
-	queued  bool  // the token has a place
+	queued  bool  // the token has a place, or may have one, or the lock: an answer is missing
 	token   string
 	until   time.Duration // by Boottime
 }
@@ -76,10 +76,7 @@ func (s *Session) Acquire(ctx context.Context, k Key, a Asking) (*Held, error) {
 	for {
 		begun := Boottime()
 		g, err := s.ask(ctx, q.statement())
-		if g.Ref != 0 {
-			q.ref = g.Ref
-		}
-		q.queued = q.queued || g.State == "QUEUED"
+		q.heard(g, err)
 		switch {
 		case ctx.Err() != nil:
 			q.leave()
@@ -104,6 +101,14 @@ func (s *Session) Acquire(ctx context.Context, k Key, a Asking) (*Held, error) {
 			a.Waiting(g)
 		}
 	}
+}
+
+// heard records what the answer to a LOCK, or none, says about the reference.
+func (q *asking) heard(g Grant, err error) {
+	if g.Ref != 0 {
+		q.ref = g.Ref
+	}
+	q.queued = q.queued || g.State == "QUEUED" || err != nil && !Answered(err)
 }
 
 // over reports whether the wait is over.
@@ -133,10 +138,10 @@ func (q *asking) statement() string {
 	if q.ref != 0 {
 		return fmt.Sprintf("LOCK %s WHERE %s USING LOCK %d%s", q.key.Table, q.key.Where, q.ref, wait)
 	}
-	text := fmt.Sprintf("LOCK %s WHERE %s%s TOKEN %s", q.key.Table, q.key.Where, wait, q.token)
 	if q.Wait <= 0 && !q.Forever && !q.queued {
-		text = fmt.Sprintf("LOCK %s WHERE %s NOWAIT", q.key.Table, q.key.Where)
+		wait = " NOWAIT"
 	}
+	text := fmt.Sprintf("LOCK %s WHERE %s%s TOKEN %s", q.key.Table, q.key.Where, wait, q.token)
 	if q.Lease > 0 {
 		text += fmt.Sprintf(" LEASE %dms", q.Lease.Milliseconds())
 	}
@@ -224,7 +229,23 @@ func renewed(g Grant, err error) error {
 		return nil
 	case err == nil && g.State == "QUEUED":
 		return errNotYet
-	case err == nil, strings.Contains(err.Error(), "MUSIC_NOT_HELD"), strings.Contains(err.Error(), "MUSIC_LOST"):
+	case err == nil, lostBy(err):
+		return ErrLost
+	}
+	return err
+}
+
+// lostBy reports whether the proxy says that a reference does not hold its lock.
+func lostBy(err error) bool {
+	return strings.Contains(err.Error(), "MUSIC_NOT_HELD") || strings.Contains(err.Error(), "MUSIC_LOST")
+}
+
+// released returns why an answer to UNLOCK is no release, or nil.
+func released(g Grant, err error) error {
+	switch {
+	case err == nil && g.Applied:
+		return nil
+	case err == nil, lostBy(err):
 		return ErrLost
 	}
 	return err
@@ -235,11 +256,10 @@ func renewed(g Grant, err error) error {
 func (h *Held) Release(ctx context.Context) error {
 	for {
 		g, err := h.session.ask(ctx, unlockText(h.key, h.Ref))
+		err = released(g, err)
 		switch {
-		case err == nil && g.Applied:
-			return nil
-		case err == nil:
-			return ErrLost
+		case err == nil, errors.Is(err, ErrLost):
+			return err
 		case ctx.Err() != nil, Answered(err) && !passing(err):
 			return err
 		case !Answered(err):

@@ -1,10 +1,12 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -27,6 +29,53 @@ func TestWhatARenewalIsTold(t *testing.T) {
 		assert.Equal(t, tc.want, renewed(Grant{State: tc.state}, tc.err), "%s %v", tc.state, tc.err)
 	}
 }
+
+// A lock that the proxy does not know, as after DROP and CREATE of its table, was not held to the end.
+func TestWhatAReleaseIsTold(t *testing.T) {
+	busy := errors.New("too many connections")
+	for _, tc := range []struct {
+		g    Grant
+		err  error
+		want error
+	}{
+		{Grant{Applied: true, State: "RELEASED"}, nil, nil},
+		{Grant{State: "LOST"}, nil, ErrLost},
+		{Grant{}, errors.New("MUSIC_LOST: lock_ref 5 has expired"), ErrLost},
+		{Grant{}, errors.New("MUSIC_NOT_HELD: lock_ref 5 is not one of this key"), ErrLost},
+		{Grant{}, busy, busy},
+	} {
+		assert.Equal(t, tc.want, released(tc.g, tc.err), "%v %v", tc.g, tc.err)
+	}
+}
+
+// The lock may be held by a LOCK that got no answer: it is asked for by its TOKEN, and released.
+func TestALockWithoutAnAnswerIsLeft(t *testing.T) {
+	for _, tc := range []struct {
+		g       Grant
+		err     error
+		perhaps bool
+	}{
+		{Grant{}, context.Canceled, true},
+		{Grant{}, gocql.ErrTimeoutNoResponse, true},
+		{Grant{State: "QUEUED"}, nil, true},
+		{Grant{State: "BUSY"}, nil, false},
+		{Grant{}, told{}, false},
+	} {
+		q := &asking{session: &Session{}, key: Named("x"), token: "T"}
+		assert.Equal(t, "LOCK music.named WHERE name = 'x' NOWAIT TOKEN T", q.statement())
+		q.heard(tc.g, tc.err)
+		assert.Equal(t, tc.perhaps, q.queued, "%v %v", tc.g, tc.err)
+	}
+	q := &asking{session: &Session{}, key: Named("x"), token: "T", queued: true}
+	assert.Equal(t, "LOCK music.named WHERE name = 'x' WAIT 0ms TOKEN T", q.statement())
+}
+
+// told is an answer of the proxy that is an error.
+type told struct{}
+
+func (told) Code() int       { return gocql.ErrCodeInvalid }
+func (told) Message() string { return "MUSIC_REFUSED" }
+func (t told) Error() string { return t.Message() }
 
 // A LOCK is answered before the client stops waiting for the answer: else its place is never known.
 func TestALockIsAnsweredInTime(t *testing.T) {
