@@ -37,7 +37,7 @@ func withNamedLock(ctx context.Context, s *gocql.Session, name string, work func
 	}
 	workErr := work(ref)
 	released, err := s.Query("SELECT UNLOCK music.named WHERE name = ? USING LOCK ?", name, ref).
-		MapScanCASContext(ctx, map[string]any{})
+		MapScanCASContext(context.WithoutCancel(ctx), map[string]any{}) // also when ctx has ended during the work
 	if err == nil && !released {
 		err = fmt.Errorf("lock %s: it was lost before the end of the work", name)
 	}

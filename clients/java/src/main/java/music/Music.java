@@ -25,9 +25,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 
@@ -315,11 +314,15 @@ public final class Music {
     }
   }
 
-  private static final ScheduledExecutorService CLOCK = Executors.newSingleThreadScheduledExecutor(run -> {
+  private static final ScheduledThreadPoolExecutor CLOCK = new ScheduledThreadPoolExecutor(1, run -> {
     Thread thread = new Thread(run, "music-locks");
     thread.setDaemon(true);
     return thread;
   });
+
+  static {
+    CLOCK.setRemoveOnCancelPolicy(true); // else it keeps every lock that was released for a twentieth of its lease
+  }
 
   /** A lock that is held, until close. It may be used by several threads. */
   public static final class Lock implements AutoCloseable {
