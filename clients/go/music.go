@@ -197,9 +197,7 @@ func (l *Lock) Release() error {
 		ctx, cancel := context.WithTimeout(context.Background(), giveUpTime)
 		defer cancel()
 		l.releases = l.key.unlock(ctx, l.session, l.Token)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.releases != nil && l.left() <= 0 {
+		if l.releases != nil && l.Lost() {
 			l.releases = ErrLost
 		}
 	})

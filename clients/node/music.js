@@ -257,7 +257,7 @@ class Lock {
   release() {
     clearInterval(this.timer);
     this.releasing = this.releasing || this.key.unlock(this.token).then(() => { this.released = true; }, error => {
-      if (error instanceof Lost || this.left() <= 0) throw error instanceof Lost ? error : new Lost('the lock is lost', { cause: error });
+      if (error instanceof Lost || this.isLost()) throw error instanceof Lost ? error : new Lost('the lock is lost', { cause: error });
     }); // else it is left to the end of its lease
     return this.releasing;
   }

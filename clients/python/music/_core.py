@@ -297,7 +297,7 @@ class Lease:
         except Lost:
             raise
         except Exception as error:
-            if self._left() <= 0:
+            if self.is_lost():
                 raise Lost(Lost.__doc__) from error  # else it is left to the end of its lease
 
     def steps_settle(self, write, landed):

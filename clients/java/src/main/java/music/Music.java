@@ -434,7 +434,7 @@ public final class Music {
         synchronized (this) { released = true; }
       } catch (RuntimeException why) {
         if (why instanceof Lost) throw why;
-        if (left() <= 0) throw new Lost("the lock is lost", why); // else it is left to the end of its lease
+        if (isLost()) throw new Lost("the lock is lost", why); // else it is left to the end of its lease
       } catch (InterruptedException again) {
         interrupted = true;
       } finally {
