@@ -14,6 +14,9 @@ const (
 	lookPart      = 50 // between two looks
 )
 
+// longestPace is the longest lease by which renewals are timed.
+const longestPace = 30 * time.Second
+
 // Keeper renews a lease while a command runs under it, and ends the command before the lease does.
 type Keeper struct {
 	Lease     time.Duration
@@ -41,8 +44,8 @@ type renewal struct {
 func (k *Keeper) Keep(ctx context.Context) error {
 	done := make(chan renewal, 1)
 	trying := false
-	next := k.End - k.Lease + k.Lease/renewPart
-	tick := time.NewTicker(max(k.Lease/lookPart, time.Millisecond))
+	next := k.End - k.Lease + k.pace()/renewPart
+	tick := time.NewTicker(max(k.pace()/lookPart, time.Millisecond))
 	defer tick.Stop()
 	last := error(nil)
 	for {
@@ -50,7 +53,7 @@ func (k *Keeper) Keep(ctx context.Context) error {
 		if !trying && k.lost == nil && now >= next {
 			trying = true
 			go func() {
-				limited, cancel := context.WithTimeout(ctx, k.Lease/4)
+				limited, cancel := context.WithTimeout(ctx, k.pace()/4)
 				defer cancel()
 				end, err := k.Renew(limited)
 				done <- renewal{end, err}
@@ -77,13 +80,17 @@ func (k *Keeper) heard(now time.Duration, r renewal) time.Duration {
 	switch {
 	case r.err == nil:
 		k.End = r.end
-		return r.end - k.Lease + k.Lease/renewPart
+		return r.end - k.Lease + k.pace()/renewPart
 	case errors.Is(r.err, ErrLost):
 		k.lost = r.err
 		k.End = min(k.End, now+k.Lease/terminatePart)
 	}
-	return now + k.Lease/killPart
+	return now + k.pace()/killPart
 }
+
+// pace returns the lease by which renewals are timed. Where the proxy of a lock ends, others give the
+// lock to the next client some seconds later, unless its holder has spoken to one of them.
+func (k *Keeper) pace() time.Duration { return min(k.Lease, longestPace) }
 
 // look ends the command if it is time.
 func (k *Keeper) look(now time.Duration, last error) {

@@ -61,6 +61,22 @@ func TestLeaseIsRenewed(t *testing.T) {
 	})
 }
 
+// Where its proxy ends, a lock goes to the next client some seconds later, however long its lease
+// is, unless its holder has spoken to another proxy.
+func TestLongLeaseIsRenewedAsOneOfHalfAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(func(at time.Duration) (time.Duration, error) {
+			if at < 12*time.Second {
+				return 0, errDown
+			}
+			return at + time.Hour, nil
+		})
+		k.Lease, k.End = time.Hour, time.Hour
+		assert.NoError(t, k.run(t, 24*time.Second))
+		assert.Equal(t, []string{"renewed 12s", "renewed 22.2s"}, k.did)
+	})
+}
+
 // A command whose lease cannot be renewed is asked to end when a fifth of the lease is left, and
 // killed before the lease ends.
 func TestLeaseThatCannotBeRenewed(t *testing.T) {

@@ -23,9 +23,10 @@ var (
 
 // Parts of a lease, and times.
 const (
-	renewPart   = 3  // it is renewed after a third
-	lostPart    = 5  // it is reported as lost when a fifth is left
-	tickPart    = 20 // it is checked each twentieth
+	renewPart   = 3                // it is renewed after a third
+	lostPart    = 5                // it is reported as lost when a fifth is left
+	tickPart    = 20               // it is checked each twentieth
+	longestPace = 30 * time.Second // a longer lease is renewed as often as this one: see pace
 	defaultWait = 10 * time.Second
 	longestAsk  = 1500 * time.Millisecond // the longest WAIT: no driver times out before, and every proxy allows it
 	pause       = 200 * time.Millisecond  // between two LOCKs, and after an answer that the proxy cannot serve now
@@ -64,8 +65,8 @@ type Lock struct {
 }
 
 // Hold waits for a lock and returns it with a context for the work under it. That context ends with
-// ctx and at Release, and with the cause ErrLost before another client can get the lock. The error
-// is ErrNotAcquired if another client has the lock.
+// ctx and at Release, and with the cause ErrLost when the lock is lost, before its lease is over. The
+// error is ErrNotAcquired if another client has the lock.
 func Hold(ctx context.Context, s *gocql.Session, a Ask) (*Lock, context.Context, error) {
 	return hold(ctx, s, a, false)
 }
@@ -160,6 +161,10 @@ func (l *Lock) Lost() bool {
 // left returns what is left of the lease by the client's own clocks. l.mu must be held.
 func (l *Lock) left() time.Duration { return l.lease - elapsed(l.begun) }
 
+// pace returns the lease by which renewals are timed. Where the proxy of a lock ends, others give the
+// lock to the next client some seconds later, unless its holder has spoken to one of them.
+func (l *Lock) pace() time.Duration { return min(l.lease, longestPace) }
+
 // elapsed returns the time since a moment: by the monotonic clock or by the wall clock, which goes
 // on while the machine sleeps, whichever shows more.
 func elapsed(since time.Time) time.Duration {
@@ -208,8 +213,8 @@ func (l *Lock) Release() error {
 func (l *Lock) keep(ctx context.Context) {
 	defer close(l.stopped)
 	renewed := make(chan error, 1)
-	renewing, next := false, l.begun.Add(l.lease/renewPart)
-	tick := time.NewTicker(max(l.lease/tickPart, time.Millisecond))
+	renewing, next := false, l.begun.Add(l.pace()/renewPart)
+	tick := time.NewTicker(max(l.pace()/tickPart, time.Millisecond))
 	defer tick.Stop()
 	limited, cancel := context.WithCancel(ctx)
 	defer func() {
@@ -225,9 +230,9 @@ func (l *Lock) keep(ctx context.Context) {
 		case err := <-renewed:
 			renewing = false
 			l.mu.Lock()
-			next = time.Now().Add(l.lease / tickPart)
+			next = time.Now().Add(l.pace() / tickPart)
 			if err == nil {
-				next = l.begun.Add(l.lease / renewPart)
+				next = l.begun.Add(l.pace() / renewPart)
 			}
 			l.mu.Unlock()
 			if errors.Is(err, ErrLost) {
@@ -259,10 +264,11 @@ func (l *Lock) lose() {
 
 // renew renews the lease. ErrLost is final; after any other error it may be tried again.
 func (l *Lock) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.lease/4)
+	limit := l.pace() / 4
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	begun := time.Now()
-	got, err := l.key.again(ctx, l.session, l.Token, min(longestAsk, l.lease/4))
+	got, err := l.key.again(ctx, l.session, l.Token, min(longestAsk, limit))
 	switch {
 	case err == nil && got.state == "HELD":
 		l.mu.Lock()

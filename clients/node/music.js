@@ -8,6 +8,7 @@ const { performance } = require('perf_hooks');
 const { errors, types } = require('cassandra-driver');
 
 const RENEW = 1 / 3, LOST = 1 / 5, TICK = 1 / 20; // parts of a lease: when it is renewed, what is left when it is told as lost, between two looks
+const PACE = 30000; // ms: a longer lease is renewed as often as this one, since others give a lock away some seconds after its proxy has ended
 const WAIT = 10000, ASK = 1500, PAUSE = 200, GIVE_UP = 2000; // ms: of a hold, of a LOCK, between two of them, to leave and to give back
 
 class NotAcquired extends Error {}
@@ -182,10 +183,12 @@ class Lock {
     Object.assign(this, { key, begun, lease: told.lease, token: told.ref, ownerDied: told.ownerDied, released: false });
     this.losing = new AbortController();
     this.lost = this.losing.signal;
-    this.next = this.lease * RENEW; // from begun on
-    this.timer = setInterval(() => this.look(), this.lease * TICK);
+    this.next = this.pace() * RENEW; // from begun on
+    this.timer = setInterval(() => this.look(), this.pace() * TICK);
     this.timer.unref();
   }
+
+  pace() { return Math.min(this.lease, PACE); }
 
   left() { return this.lease - elapsed(this.begun); }
 
@@ -202,18 +205,19 @@ class Lock {
 
   // Begins the lease anew.
   async renew() {
-    const begun = now(), limit = this.lease / 4;
+    const begun = now(), limit = this.pace() / 4;
     try {
       const told = await this.key.again(this.token, Math.min(ASK, limit), limit);
       if (told.state === 'HELD') {
-        [this.begun, this.lease, this.next] = [begun, told.lease, told.lease * RENEW];
+        [this.begun, this.lease] = [begun, told.lease];
+        this.next = this.pace() * RENEW;
         return;
       }
       if (told.state === 'LOST') this.lose();
     } catch (error) {
       if (ended(error)) this.lose();
     }
-    this.next = elapsed(this.begun) + this.lease * TICK;
+    this.next = elapsed(this.begun) + this.pace() * TICK;
   }
 
   // The values of a statement with the token where its USING LOCK ? is: an array, or an object of names.

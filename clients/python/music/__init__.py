@@ -45,7 +45,7 @@ class Lock(_core.Lease):
         threading.Thread(target=self._keep, name="music-lock", daemon=True).start()
 
     def _keep(self):
-        while not self._stop.wait(self._lease * _core.TICK) and not self.lost.is_set():
+        while not self._stop.wait(self._pace() * _core.TICK) and not self.lost.is_set():
             if self._look():
                 threading.Thread(target=_run, args=(self._session, self.steps_renew()), name="music-renew", daemon=True).start()
 

@@ -15,6 +15,7 @@ from cassandra.protocol import ErrorMessage, SyntaxException
 from cassandra.query import PreparedStatement
 
 RENEW, LOST, TICK = 1 / 3, 1 / 5, 1 / 20  # parts of a lease: when it is renewed, what is left when it is told as lost, between two looks
+PACE = 30  # seconds: a longer lease is renewed as often as this one, since others give a lock away some seconds after its proxy has ended
 WAIT, ASK, PAUSE, GIVE_UP = 10, 1.5, 0.2, 2  # seconds: of a hold, of a LOCK, between two of them, to leave and to give back
 
 
@@ -237,8 +238,11 @@ class Lease:
         self.released = False  # UNLOCK was answered RELEASED
         self.lost = lost  # an Event: the lock is lost, or may be soon
         self._begun, self._lease = begun, told.lease_ms / 1000
-        self._next = self._lease * RENEW  # from _begun on
+        self._next = self._pace() * RENEW  # from _begun on
         self._renewing = self._done = False
+
+    def _pace(self):
+        return min(self._lease, PACE)
 
     def _left(self):
         return self._lease - elapsed(self._begun)
@@ -270,12 +274,12 @@ class Lease:
 
     def steps_renew(self):
         """Begins the lease anew."""
-        begun, limit = now(), self._lease / 4
+        begun, limit = now(), self._pace() / 4
         try:
             told = yield self.key.again(self.token, min(ASK, limit), timeout=limit)
             if told.state == "HELD":
                 self._begun, self._lease = begun, told.lease_ms / 1000
-                self._next = self._lease * RENEW
+                self._next = self._pace() * RENEW
                 return
             if told.state == "LOST" and not self._done:
                 self.lost.set()
@@ -284,7 +288,7 @@ class Lease:
                 self.lost.set()
         finally:
             self._renewing = False
-        self._next = elapsed(self._begun) + self._lease * TICK
+        self._next = elapsed(self._begun) + self._pace() * TICK
 
     def steps_release(self):
         """Gives the lock back, once; a Lost where it was lost before."""

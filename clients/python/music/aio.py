@@ -78,7 +78,7 @@ class Lock(_core.Lease):
         renewal = None
         try:
             while not self.lost.is_set():
-                await asyncio.sleep(self._lease * _core.TICK)
+                await asyncio.sleep(self._pace() * _core.TICK)
                 if self._look():
                     renewal = asyncio.ensure_future(_run(self._session, self.steps_renew()))
         finally:

@@ -42,6 +42,8 @@ import java.util.stream.Collectors;
 public final class Music {
   // Parts of a lease: when it is renewed, what is left when it is told as lost, between two looks.
   private static final long RENEW = 3, LOST = 5, TICK = 20;
+  // Milliseconds: a longer lease is renewed as often as this one, since others give a lock away some seconds after its proxy has ended.
+  private static final long PACE = 30_000;
   // Milliseconds: of a hold, of a LOCK, between two of them, to leave and to give back.
   private static final long WAIT = 10_000, ASK = 1_500, PAUSE = 200, GIVE_UP = 2_000;
 
@@ -340,15 +342,17 @@ public final class Music {
       this.token = told.ref;
       this.ownerDied = told.ownerDied;
       held(begun, told.lease);
-      long tick = Math.max(1, told.lease / TICK);
+      long tick = Math.max(1, pace() / TICK);
       ticks = CLOCK.scheduleAtFixedRate(this::look, tick, tick, TimeUnit.MILLISECONDS);
     }
 
     private synchronized void held(Moment from, long ms) {
       begun = from;
       lease = ms;
-      next = ms / RENEW;
+      next = pace() / RENEW;
     }
+
+    private synchronized long pace() { return Math.min(lease, PACE); }
 
     private synchronized long left() { return lease - begun.elapsed(); }
 
@@ -388,13 +392,13 @@ public final class Music {
       } else if (!renewing && begun.elapsed() >= next) {
         renewing = true;
         Moment now = new Moment();
-        key.again(lease / 4, token, Math.min(ASK, lease / 4)).whenComplete((told, failed) -> renewed(now, told, failed));
+        key.again(pace() / 4, token, Math.min(ASK, pace() / 4)).whenComplete((told, failed) -> renewed(now, told, failed));
       }
     }
 
     private synchronized void renewed(Moment from, Answer told, Throwable failed) {
       renewing = false;
-      next = begun.elapsed() + lease / TICK;
+      next = begun.elapsed() + pace() / TICK;
       if (told != null && told.state.equals("HELD")) held(from, told.lease);
       if (!closed && (told != null && told.state.equals("LOST") || failed != null && ended(reason(failed)))) lost.complete(null);
     }

@@ -18,7 +18,8 @@ import net.javacrumbs.shedlock.support.LockException;
 
 /**
  * Locks of ShedLock, held by MUSIC proxies. lockAtMostFor is the lease of a lock, which nobody renews but extend; an unlock before lockAtLeastFor leaves the rest of that
- * as its lease. No clock of a client counts. The table has a text as its key, and a lease as long as the longest lockAtMostFor:
+ * as its lease. No clock of a client counts. Where the proxy that granted a lock ends, another process may get it before the lease is over: nothing is sent under it
+ * that would go on at another proxy. The table has a text as its key, and a lease as long as the longest lockAtMostFor:
  *
  * <pre>CREATE TABLE ks.shedlock (name text PRIMARY KEY) WITH comment = '@critical(lease=24h)'</pre>
  */
