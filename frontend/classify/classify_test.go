@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -142,5 +143,20 @@ func TestLongBatches(t *testing.T) {
 		if r.Failure != nil && strings.Contains(text, "DELETE FROM bank.accounts") {
 			assert.Regexp(t, "^MUSIC_REFUSED: the statement has more names, values and statements than the proxy reads", r.Failure.Text)
 		}
+	}
+}
+
+// To look for the tables of the proxies in a text that cannot be parsed takes a time that grows with the text, not with the square of it: this
+// one took half a minute of a processor.
+func TestALongUnclearText(t *testing.T) {
+	c, r := Classifier{Tables: tables()}, Result{}
+	began := time.Now()
+	require.True(t, c.Classify(&r, []byte("EXPLAIN "+strings.Repeat("tables ", maxUnclear/7-2)), true, "bank"))
+	assert.Equal(t, Unclear, r.Kind)
+	assert.Less(t, time.Since(began), 5*time.Second)
+	for text, want := range map[string]Kind{"EXPLAIN tables music": Refused, "EXPLAIN music.tables": Refused, "EXPLAIN tables": Unclear} {
+		r = Result{}
+		require.True(t, c.Classify(&r, []byte(text), true, "bank"), text)
+		assert.Equal(t, want, r.Kind, text)
 	}
 }

@@ -24,8 +24,9 @@ func (c *Classifier) readUnclear(text []byte, keyspace string) Result {
 		return Result{Kind: Refused, Failure: wire.Invalid("MUSIC_SYNTAX: the proxy cannot parse this statement, and looks for the names of critical tables in no more than %d bytes: correct or shorten it; nothing was done", maxUnclear)}
 	}
 	words := wordsOf(text)
+	music := keyspace == "music" || slices.Contains(words, "music")
 	for _, word := range words {
-		if strings.HasPrefix(word, catalog.CompanionPrefix) || ofProxies(word) && (keyspace == "music" || slices.Contains(words, "music")) {
+		if strings.HasPrefix(word, catalog.CompanionPrefix) || music && ofProxies(word) {
 			return Result{Kind: Refused, Failure: forProxiesOnly(word)}
 		}
 	}
