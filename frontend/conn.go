@@ -48,7 +48,7 @@ type clientState struct {
 	performing    int16         // the stream of the request being performed, or noStream: a panic must be answered on it
 	values        [][]byte      // memory for the values of the present request
 	afterUse      bool          // a USE has been sent, and nothing after it
-	catchUp       bool          // the schema must be read before the present request is decided about again
+	catchUp       *[2]string    // a table for which the schema must be read before the present request is decided about again; nil: none
 	caughtUp      bool          // it has been read
 	lastStream    int16         // the stream of the request that was forwarded last, perhaps in part
 	segmentsOnly  bool          // a STARTUP of protocol 5 has been sent: from then on the client may send segments only

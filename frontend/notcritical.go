@@ -48,7 +48,7 @@ func (d decision) on(unlisted *[2]string) decision {
 // error for a table that does not exist is returned.
 func (c *conn) decideUnlisted(opcode primitive.OpCode, u *unlistedTable) decision {
 	if !c.caughtUp {
-		c.catchUp = true
+		c.catchUp = &u.name
 		return decision{route: relay.Defer}
 	}
 	if u.otherwise.route != relay.Forward || opcode == primitive.OpCodePrepare {

@@ -111,9 +111,9 @@ func (r *requests) Decide(e *wire.Envelope) (relay.Decision, error) {
 // and the proxy must know the keyspace of each.
 func (r *requests) Await() error {
 	c := (*conn)(r)
-	if c.catchUp {
-		c.server.CatchUp()
-		c.catchUp, c.caughtUp = false, true
+	if c.catchUp != nil {
+		c.server.CatchUp(*c.catchUp)
+		c.catchUp, c.caughtUp = nil, true
 		return nil
 	}
 	c.awaited.Store(true)

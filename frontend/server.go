@@ -76,9 +76,9 @@ type Schema struct {
 	// SchemaIsCurrent reports whether Tables corresponds to Cassandra's present schema. It blocks
 	// for at most two seconds. It may be nil.
 	SchemaIsCurrent func() bool
-	// CatchUp reads the schema again. It blocks until Tables is current, or up to a limit of its
-	// own.
-	CatchUp func()
+	// CatchUp reads the schema again if it has a table, given by keyspace and name, as few of those that
+	// clients name have. It blocks until Tables is current for that table, or up to a limit of its own.
+	CatchUp func(table [2]string)
 	// CriticalByName reports whether a table is critical by the configuration, whatever its comment
 	// says. It must not block. It may be nil.
 	CriticalByName func(keyspace, table string) bool

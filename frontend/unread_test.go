@@ -19,7 +19,7 @@ func TestWritesOnTablesThatWereNotRead(t *testing.T) {
 		known := [][2]string{{"bank", "known"}}
 		r = newRig(t, func(o *Options) {
 			o.Locks = noLocks{}
-			o.CatchUp = func() { readings++; found() }
+			o.CatchUp = func([2]string) { readings++; found() }
 		})
 		client, backend := r.login(d)
 		const text = "DELETE FROM bank.fresh WHERE id = 'x'"
@@ -71,7 +71,7 @@ func TestWritesOnTablesThatWereNotRead(t *testing.T) {
 // What does not write, and what is known, does not wait; LOCK of what is not known does.
 func TestWhatWaitsForTheSchema(t *testing.T) {
 	readings := 0
-	r := newRig(t, func(o *Options) { o.CatchUp = func() { readings++ } })
+	r := newRig(t, func(o *Options) { o.CatchUp = func([2]string) { readings++ } })
 	r.server.Tables.Read([][2]string{{"bank", "known"}})
 	client, backend := r.login(dialect{version: v4})
 	for text, want := range map[string]int{
@@ -95,7 +95,7 @@ func TestWhatWaitsForTheSchema(t *testing.T) {
 func TestPrepareOnATableThatWasNotRead(t *testing.T) {
 	everyDialect(t, func(t *testing.T, d dialect) {
 		readings := 0
-		r := newRig(t, func(o *Options) { o.CatchUp = func() { readings++ } })
+		r := newRig(t, func(o *Options) { o.CatchUp = func([2]string) { readings++ } })
 		r.server.Tables.Read([][2]string{{"bank", "known"}})
 		client, backend := r.login(d)
 		r.prepare(client, backend, "INSERT INTO bank.fresh (id) VALUES ('x')")
@@ -109,7 +109,7 @@ func TestAWriteThatWaitsForTheSchemaKeepsItsPlace(t *testing.T) {
 		reading := make(chan struct{})
 		var r *rig
 		r = newRig(t, func(o *Options) {
-			o.CatchUp = func() { <-reading; r.server.Tables.Read([][2]string{{"bank", "fresh"}}) }
+			o.CatchUp = func([2]string) { <-reading; r.server.Tables.Read([][2]string{{"bank", "fresh"}}) }
 		})
 		r.server.Tables.Read(nil)
 		client, backend := r.login(d)

@@ -38,11 +38,17 @@ func (u *readings) begin() uint64 { return u.begun.Add(1) }
 // end notes that the result of a reading has been published. Readings must end in order.
 func (u *readings) end(reading uint64) { u.ended.Store(reading) }
 
-// catchUp reads the schema for a client's write on a table that is not in it. It blocks until a
-// reading that began after the call has been published, for at most homeLimit.
-func (s *schema) catchUp() {
+// longestName is more bytes than the name of a keyspace or a table may have in any release of Cassandra.
+const longestName = 256
+
+// catchUp reads the schema for a client's write on a table that is not in it, if Cassandra has that table.
+// It blocks until a reading that began after the call has been published, for at most homeLimit.
+func (s *schema) catchUp(table [2]string) {
 	ctx, cancel := context.WithTimeout(context.Background(), homeLimit)
 	defer cancel()
+	if s.isMissing(ctx, table) {
+		return
+	}
 	before := s.readings.begun.Load()
 	select {
 	case s.readings.turn <- struct{}{}:
@@ -59,6 +65,19 @@ func (s *schema) catchUp() {
 	case <-ended:
 	case <-ctx.Done():
 	}
+}
+
+// isMissing reports whether Cassandra answers that it has no such table. Any client may write to one that is not
+// there, again and again, and this is one row. What is created at this moment is not lost: a write on a table
+// that the proxy does not know is not forwarded in any case.
+func (s *schema) isMissing(ctx context.Context, table [2]string) bool {
+	if max(len(table[0]), len(table[1])) > longestName {
+		return true
+	}
+	at := s.at(s.home())
+	iter := at.ask("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", table[0], table[1]).IterContext(ctx)
+	rows := iter.NumRows()
+	return iter.Close() == nil && rows == 0
 }
 
 // readSince reads the schema unless a reading has been published that began after so many.

@@ -1,9 +1,13 @@
 package proxy
 
 import (
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,7 +20,7 @@ import (
 // A client's connection waits for a reading of the schema as long as it may, and no longer, whatever
 // keeps the reading before it.
 func TestAClientWaitsForTheSchemaNoLongerThanItMay(t *testing.T) {
-	n := startCQLNode(t, playedSchema{}.answer)
+	n := startCQLNode(t, playedSchema{tables: 1}.answer)
 	beats := newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{references: new(references)}, zerolog.Nop())
 	s := newSchema(schemaReader{session: n.session, home: func() string { return "" }, release: "5.0.8", rules: new(criticalRules)},
 		catalog.NewTables(), newCriticalTables(), beats, func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {})
@@ -24,7 +28,7 @@ func TestAClientWaitsForTheSchemaNoLongerThanItMay(t *testing.T) {
 	ended := make(chan struct{}, 2)
 	for range cap(ended) {
 		go func() {
-			s.catchUp()
+			s.catchUp([2]string{"k00", "t0"})
 			ended <- struct{}{}
 		}()
 	}
@@ -38,6 +42,28 @@ func TestAClientWaitsForTheSchemaNoLongerThanItMay(t *testing.T) {
 	}
 	s.mu.Unlock()
 	assert.Eventually(t, func() bool { return len(s.readings.turn) == 0 }, 20*time.Second, time.Millisecond, "it reads no more")
+}
+
+// For a table that is not there the schema is not read, however often clients write to one: each of them may, without
+// any right, and all others wait for the readings. It is for one that is there.
+func TestATableThatIsNotThereCostsNoReadingOfTheSchema(t *testing.T) {
+	var readings atomic.Int32
+	n := startCQLNode(t, func(a asked) message.Message {
+		if strings.Contains(a.text, "system_schema.tables") && !strings.Contains(a.text, "WHERE") {
+			readings.Add(1)
+		}
+		return playedSchema{tables: 1}.answer(a)
+	})
+	beats := newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{references: new(references)}, zerolog.Nop())
+	s := newSchema(schemaReader{session: n.session, home: func() string { return "" }, release: "5.0.8", rules: new(criticalRules)},
+		catalog.NewTables(), newCriticalTables(), beats, func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {})
+	for i := range 10 {
+		s.catchUp([2]string{"k00", fmt.Sprintf("missing%d", i)})
+		s.catchUp([2]string{strings.Repeat("k", 1<<16), "t0"})
+	}
+	assert.Zero(t, readings.Load())
+	s.catchUp([2]string{"k00", "t0"})
+	assert.EqualValues(t, 1, readings.Load())
 }
 
 // The proxy's own changes of the schema do not wait until a node that is down knows of them: no other
