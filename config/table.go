@@ -161,7 +161,7 @@ func limitSettings() []setting {
 			field: func(c *Config) field { return size(&c.Limits.Label, 16, 64*kibibyte) },
 		},
 		{
-			name: "max-statement-size", reload: atOnce, usage: "longest text of LOCK, UNLOCK and LIST LOCKS, and of any prepared statement that concerns a lock; a longer one is refused",
+			name: "max-statement-size", reload: atOnce, usage: "longest text of LOCK, UNLOCK and LIST LOCKS, and of any prepared statement that concerns a lock or changes the schema; a longer one is refused",
 			field: func(c *Config) field { return size(&c.Limits.Statement, kibibyte, mebibyte) },
 		},
 		{

@@ -30,8 +30,9 @@ func (c *conn) decideBatch(e wire.Envelope) decision {
 		return c.unreadable(e, err)
 	}
 	var all batchChild
+	unclear := map[*preparedStatement]batchChild{}
 	for i := 0; i < n && !cur.Bad && all.failure == nil; i++ {
-		child := c.readBatchChild(&cur, own)
+		child := c.readBatchChild(&cur, own, unclear)
 		all.locked, all.failure = all.locked || child.locked, child.failure
 		all.lockClauseError, all.unlisted = cmp.Or(all.lockClauseError, child.lockClauseError), cmp.Or(child.unlisted, all.unlisted)
 	}
@@ -57,8 +58,8 @@ type batchChild struct {
 	unlisted        *[2]string    // see classify.Result
 }
 
-// readBatchChild reads one statement of a batch.
-func (c *conn) readBatchChild(cur *wire.Cursor, own string) (child batchChild) {
+// readBatchChild reads one statement of a batch. unclear is as for readPreparedChild.
+func (c *conn) readBatchChild(cur *wire.Cursor, own string, unclear map[*preparedStatement]batchChild) (child batchChild) {
 	switch cur.Byte() {
 	case 0:
 		text := cur.LongString()
@@ -68,7 +69,7 @@ func (c *conn) readBatchChild(cur *wire.Cursor, own string) (child batchChild) {
 			child.lockClauseError = c.lockClauseError(text, r.Name)
 		}
 	case 1:
-		child = c.readPreparedChild(cur.ShortBytes())
+		child = c.readPreparedChild(cur.ShortBytes(), unclear)
 	default:
 		cur.Bad = true
 	}
@@ -78,16 +79,22 @@ func (c *conn) readBatchChild(cur *wire.Cursor, own string) (child batchChild) {
 	return child
 }
 
-// readPreparedChild looks up one statement of a batch that was prepared.
-func (c *conn) readPreparedChild(id []byte) batchChild {
+// readPreparedChild looks up one statement of a batch that was prepared. unclear holds what is known of those
+// that the proxy cannot read: a batch may name one, whose text is long, with each of its statements.
+func (c *conn) readPreparedChild(id []byte, unclear map[*preparedStatement]batchChild) batchChild {
 	p := c.statement(id)
 	if p == nil {
 		return batchChild{failure: wire.Unprepared(id)}
 	}
 	switch p.kind {
 	case classify.Unclear:
-		r := c.classify(p.reread.text, p.reread.keyspace)
-		return batchChild{failure: r.Failure, unlisted: r.Unlisted}
+		child, known := unclear[p]
+		if !known {
+			r := c.classify(p.reread.text, p.reread.keyspace)
+			child = batchChild{failure: r.Failure, unlisted: r.Unlisted}
+			unclear[p] = child
+		}
+		return child
 	case classify.Writes:
 		policy, f := p.currentPolicy()
 		if policy == catalog.Auto && f == nil && p.lock == nil {

@@ -84,7 +84,11 @@ func (c *conn) decidePrepareKind(r classify.Result, text, rest []byte, own strin
 			return refused(failure)
 		}
 	case classify.Schema, classify.Unclear:
-		if failure := c.checkSchema(text, r); failure != nil {
+		failure := c.server.Limits().checkText(text) // an EXECUTE of few bytes has all of it read again
+		if failure == nil {
+			failure = c.checkSchema(text, r)
+		}
+		if failure != nil {
 			return refused(failure)
 		}
 		p.reread = &reread{text: slices.Clone(text), keyspace: c.keyspaceHere(own)}

@@ -301,7 +301,7 @@ type Limits struct {
 	Connections  int // open connections
 	Frame        int // bytes of one message of a client
 	Label        int // bytes of the text after AS or REASON
-	Statement    int // bytes of the text of LOCK, UNLOCK or LIST LOCKS, and of a prepared statement on a critical table
+	Statement    int // bytes of the text of LOCK, UNLOCK or LIST LOCKS, and of a prepared statement on a critical table or one that is read again when it is executed
 	Prepared     int // bytes of memory for all prepared statements
 	PreparedEach int // bytes of memory for those that one connection has prepared
 	Waits        int // operations of one connection that wait for the core

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -80,4 +81,28 @@ func TestLongUnreadableText(t *testing.T) {
 	relayed(client, backend, 1, query(text), &message.SyntaxError{ErrorMessage: "no"})
 	client.send(1, query(text+"and more, too"))
 	assert.Regexp(t, "^MUSIC_SYNTAX: .* in no more than 1048576 bytes", client.failure(1).GetErrorMessage())
+}
+
+// A prepared statement whose text is read again with each EXECUTE, of few bytes, has the bound of those that concern a lock. As text it has none.
+func TestLongPreparedSchemaChanges(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Locks = noLocks{} })
+	client, backend := r.login(dialect{version: v4})
+	comment := strings.Repeat("x", DefaultLimits().Statement)
+	for _, text := range []string{"CREATE TABLE bank.fresh (id int PRIMARY KEY) WITH comment = '" + comment + "'", "EXPLAIN '" + comment + "'"} {
+		relayed(client, backend, 1, query(text), &message.Invalid{ErrorMessage: "no"})
+		client.send(1, &message.Prepare{Query: text})
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "max-statement-size")
+	}
+}
+
+// A statement that cannot be read is looked through once for a batch, however often that names it.
+func TestABatchOfOneUnreadableStatement(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Locks = noLocks{} })
+	client, backend := r.login(dialect{version: v4})
+	id := r.prepare(client, backend, "EXPLAIN "+strings.Repeat("a ", DefaultLimits().Statement/2-8))
+	m := new(message.Batch)
+	for range math.MaxUint16 {
+		m.Children = append(m.Children, &message.BatchChild{Id: id})
+	}
+	relayed(client, backend, 1, m, &message.Invalid{ErrorMessage: "no"})
 }
