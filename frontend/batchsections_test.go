@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -306,4 +307,38 @@ func TestEachKeyOfIN(t *testing.T) {
 		locked, _, _ := l.drained()
 		assert.Empty(t, locked)
 	})
+}
+
+// The statements of a batch have a bound also once they are rewritten: INSERT JSON as one of all columns, and what Cassandra evaluates.
+func TestRewrittenStatementsOfABatchAreBounded(t *testing.T) {
+	r, client, backend, _ := sectionsRig(t, dialect{version: v4})
+	now := *r.server.Tables.Of("bank", "accounts").Critical()
+	now.Primary, now.Columns = []string{"id"}, map[string]catalog.Column{"id": {Name: "id", Type: "text"}, "d": {Name: "d", Type: "timeuuid"}}
+	for i := range 1000 {
+		name := fmt.Sprintf("column_%d", i)
+		now.Columns[name] = catalog.Column{Name: name, Type: "int"}
+	}
+	r.server.Tables.Set("bank", "accounts", &now)
+	batch := func(id []byte) *message.Batch {
+		m := new(message.Batch)
+		for range 2000 {
+			m.Children = append(m.Children, &message.BatchChild{Id: id})
+		}
+		return m
+	}
+	id := r.prepare(client, backend, `INSERT INTO bank.accounts JSON '{"id": "x"}'`)
+	before := allocated()
+	client.send(1, batch(id))
+	assert.Regexp(t, "^MUSIC_REFUSED: the statements of the batch would take more than", client.failure(1).GetErrorMessage())
+	assert.Less(t, allocated()-before, uint64(8*maxBatchMemory))
+
+	id = r.prepare(client, backend, "UPDATE bank.accounts SET d = ["+strings.Repeat("1, ", 20_000)+"1] WHERE id = f()")
+	client.send(1, batch(id))
+	asked := strings.Count(backend.answer(1).(*message.Query).Query, "f()")
+	values := make(message.Row, asked)
+	for i := range values {
+		values[i] = []byte("x")
+	}
+	backend.send(1, &message.RowsResult{Metadata: &message.RowsMetadata{ColumnCount: int32(asked)}, Data: message.RowSet{values}})
+	assert.Regexp(t, "^MUSIC_REFUSED: the statements of the batch would take more than", client.failure(1).GetErrorMessage())
 }

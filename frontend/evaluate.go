@@ -87,7 +87,11 @@ func (b *lockedBatch) evaluated(values [][]byte, terms []int) *wire.Failure {
 		if n == 0 {
 			continue
 		}
+		before := b.children[i].size()
 		if f := b.children[i].evaluated(values[:n]); f != nil {
+			return f
+		}
+		if f := b.grows(b.children[i].size() - before); f != nil {
 			return f
 		}
 		values = values[n:]

@@ -85,6 +85,16 @@ func (b *lockedBatch) size() int {
 	return n
 }
 
+// grows counts n more bytes that a statement of the batch takes since it was rewritten: a prepared one is a text of
+// its own then, with all columns of its table if it is INSERT JSON. It returns an error once those of all
+// statements are more than maxBatchMemory.
+func (b *lockedBatch) grows(n int) *wire.Failure {
+	if b.grown += max(0, n); b.grown > maxBatchMemory {
+		return tooManyParts()
+	}
+	return nil
+}
+
 // checkWaits is conn.checkWaits for a batch, unless it has waited for its table, and so has a place.
 func (b *lockedBatch) checkWaits() *wire.Failure {
 	f := b.conn.checkWaits()

@@ -28,6 +28,7 @@ type lockedBatch struct {
 	children   []lockStatement
 	parameters wire.Parameters
 	permitted  []*catalog.Table // tables that the client may write, as Cassandra has just confirmed
+	grown      int              // see grows
 }
 
 // executeBatch is the action that executes a BATCH message that names a critical table.
@@ -358,7 +359,11 @@ func (b *lockedBatch) perKey() *wire.Failure {
 			all = append(all, b.children[i])
 			continue
 		}
+		before := b.children[i].size()
 		ones, f := b.children[i].each()
+		if f == nil && len(ones) == 1 {
+			f = b.grows(ones[0].size() - before)
+		}
 		if f != nil {
 			return f
 		}

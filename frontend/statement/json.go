@@ -22,6 +22,9 @@ var (
 	errBehind   = errors.New("text follows the object")
 )
 
+// nameMemory is how many bytes a name takes, of the rewrite.MaxMemory that those of a statement may.
+const nameMemory = 24
+
 // ReadJSON rewrites INSERT JSON as the equivalent INSERT of columns and values. Columns of the
 // primary key get constants, so that the key that is locked is the one that is written; all other
 // columns get fromJson(…). It must be called when the values of the request are known, and reports
@@ -31,13 +34,17 @@ func (s *Statement) ReadJSON() (bool, *wire.Failure) {
 		return false, nil
 	}
 	var edits []edit
+	columns := 0
 	for _, part := range s.Parts() {
 		if !part.Parsed.JSON || part.Parsed.Verb != rewrite.Insert || part.elsewhere {
 			continue
 		}
-		clause, f := part.valuesOfJSON()
+		clause, named, f := part.valuesOfJSON()
 		if f != nil {
 			return false, f
+		}
+		if columns += named; columns*nameMemory > rewrite.MaxMemory { // it would be refused for that when all has been made
+			return false, wire.Invalid("MUSIC_REFUSED: with the columns of %s for each INSERT JSON, the batch has more names, values and statements than the proxy reads: send several", s.Table)
 		}
 		edits = append(edits, replace(part.Parsed.JSONClause, clause))
 	}
@@ -52,11 +59,12 @@ func (s *Statement) ReadJSON() (bool, *wire.Failure) {
 	return true, f
 }
 
-// valuesOfJSON returns "(columns) VALUES (values)", which means the same as the JSON object.
-func (s *Statement) valuesOfJSON() (string, *wire.Failure) {
+// valuesOfJSON returns "(columns) VALUES (values)", which means the same as the JSON object, and how many
+// columns that names.
+func (s *Statement) valuesOfJSON() (clause string, columns int, f *wire.Failure) {
 	object, f := s.jsonObject()
 	if f != nil {
-		return "", f
+		return "", 0, f
 	}
 	var names, values []string
 	add := func(name, value string) { names, values = append(names, rewrite.Quote(name)), append(values, value) }
@@ -66,7 +74,7 @@ func (s *Statement) valuesOfJSON() (string, *wire.Failure) {
 		case given && key:
 			literal, ok := literalOfJSON(s.Critical.Columns[name], raw)
 			if !ok {
-				return "", wire.Invalid("MUSIC_KEY: %s is of type %s, and %.80s is not a constant of that type", name, s.Critical.Columns[name].Type, raw)
+				return "", 0, wire.Invalid("MUSIC_KEY: %s is of type %s, and %.80s is not a constant of that type", name, s.Critical.Columns[name].Type, raw)
 			}
 			add(name, literal)
 		case given && string(raw) != "null":
@@ -75,7 +83,7 @@ func (s *Statement) valuesOfJSON() (string, *wire.Failure) {
 			add(name, "null")
 		}
 	}
-	return "(" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ") ", nil
+	return "(" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ") ", len(names), nil
 }
 
 // jsonObject returns the values of INSERT JSON by column name. It refuses an object that names a

@@ -219,6 +219,21 @@ func TestUnknownColumnsOfJSON(t *testing.T) {
 	assert.Less(t, n, uint64(4*len(object)))
 }
 
+// Of a batch of INSERT JSON no more text is made than the proxy reads, however many columns its table has.
+func TestManyInsertsOfJSON(t *testing.T) {
+	s := autoStatement(t, false, "BEGIN BATCH "+strings.Repeat(`INSERT INTO t JSON '{"a": "x", "b": 1, "c": 1}'; `, 5000)+"APPLY BATCH")
+	for i := range 1000 {
+		name := fmt.Sprintf("column_%d", i)
+		s.Critical.Columns[name] = catalog.Column{Name: name, Type: "int"}
+	}
+	n := allocated(func() {
+		_, f := s.ReadJSON()
+		require.NotNil(t, f)
+		assert.Contains(t, f.Text, "more names, values and statements than the proxy reads")
+	})
+	assert.Less(t, n, uint64(20*rewrite.MaxMemory))
+}
+
 // The constant of a value of JSON is one of its column's type, or none that the key can be read from.
 func TestLiteralsOfJSON(t *testing.T) {
 	for _, c := range [][3]string{
