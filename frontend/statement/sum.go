@@ -68,11 +68,15 @@ func (s *Statement) source() *condition.Source {
 // of the write may give it a value. unset says that the protocol has a value "not set"; without, null is
 // written.
 func (x *Conditional) Sums(y *condition.Evaluation, unset bool) (all []Sum, f *wire.Failure) {
+	size := 0
 	for i, a := range x.additions {
 		s := &x.Conditions.Sums[i]
 		value, f := y.Summed(s)
 		if f != nil {
 			return nil, f
+		}
+		if size += len(value); size > maxSums && i > 0 {
+			return nil, wire.Invalid("MUSIC_REFUSED: %s is critical: what the batch adds to has more than %d bytes together: send several batches", x.parts[a.part].Table, maxSums)
 		}
 		e := replace(a.Span, rewrite.Quote(s.Column)+" = ? ")
 		switch {
@@ -87,6 +91,10 @@ func (x *Conditional) Sums(y *condition.Evaluation, unset bool) (all []Sum, f *w
 	}
 	return all, nil
 }
+
+// maxSums is how many bytes the sums of a write may have together. As much is more than Cassandra takes of
+// one write by default.
+const maxSums = 16 << 20
 
 // Put has Write replace an addition by its sum.
 func (s *Statement) Put(sum Sum) { s.sums = append(s.sums, sum.edit) }

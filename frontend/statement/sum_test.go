@@ -1,6 +1,7 @@
 package statement
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
@@ -71,5 +72,21 @@ func TestSumsThatAreNotServed(t *testing.T) {
 		} else if len(s.Parsed.Children) > 0 {
 			assert.Empty(t, x.additions, "it has no IF: Cassandra refuses it")
 		}
+	}
+}
+
+// Each statement of a batch that adds to a large text is a text of that size: together they have a bound. One has none.
+func TestSumsOfLargeTexts(t *testing.T) {
+	const add = "UPDATE t SET v = v + 'x' WHERE a = 1 AND c = 2 IF EXISTS; "
+	columns := []*message.ColumnMetadata{{Name: "a", Type: datatype.Int}, {Name: "c", Type: datatype.Int}, {Name: "v", Type: datatype.Varchar}}
+	for n, size := range map[int]int{1: maxSums + 1, 1000: maxSums / 8} {
+		s := numbered(t, "BEGIN BATCH "+strings.Repeat(add, n)+"APPLY BATCH")
+		s.Critical.Columns["v"] = catalog.Column{Name: "v", Type: "text"}
+		x, f := ReadConditional(s.Parts(), true)
+		require.Nil(t, f)
+		y := x.Evaluate(columns, message.RowSet{{[]byte(one(1)), []byte(one(2)), make([]byte, size)}})
+		taken := allocated(func() { _, f = x.Sums(y, true) })
+		assert.Equal(t, n > 1, f != nil)
+		assert.Less(t, taken, uint64(6*maxSums))
 	}
 }
