@@ -16,6 +16,7 @@ type Evaluation struct {
 	columns []*message.ColumnMetadata
 	rows    message.RowSet
 	named   map[string]message.Row // in a batch: rows by RowName; nil until first needed
+	through int                    // see lookThrough
 }
 
 // Evaluate returns an evaluation on rows that were read with Conditions.Columns, or with all
@@ -194,11 +195,26 @@ func (y *Evaluation) test(t *ColumnCondition, row message.Row) (bool, *wire.Fail
 		operator = "="
 	}
 	for _, v := range values {
+		if f := y.lookThrough(t, o.cost(v)); f != nil {
+			return false, f
+		}
 		if ok, f := o.holds(operator, v); f != nil || ok {
 			return ok, f
 		}
 	}
 	return false, nil
+}
+
+// maxThrough is how many bytes the conditions of a write look through, or as many as take that time.
+const maxThrough = 256 << 20
+
+// lookThrough counts n bytes that a condition looks through. Each condition on an element of a collection looks
+// through all of it, and a write may have thousands: it is refused beyond maxThrough.
+func (y *Evaluation) lookThrough(t *ColumnCondition, n int) *wire.Failure {
+	if y.through += n; y.through > maxThrough {
+		return wire.Invalid("MUSIC_REFUSED: %s is critical: what the conditions look through is too large together, as on %s: compare less of it at a time, or read USING LOCK, decide, write", t.Source.Table, t.Column)
+	}
+	return nil
 }
 
 // operands returns the left side of a condition on a row, which is nil if it does not exist, and
@@ -215,6 +231,11 @@ func (y *Evaluation) operands(t *ColumnCondition, row message.Row) (o operand, v
 	frozen := strings.HasPrefix(y.Table.Columns[t.Column].Type, "frozen<")
 	kind := currentType(y.columns[at].Type)
 	o = operand{kind: kind, value: value, cells: !frozen && isCollection(kind)}
+	if !t.whole() { // an element or a field is looked for
+		if f = y.lookThrough(t, len(value)); f != nil {
+			return o, nil, f
+		}
+	}
 	if o, f = t.part(o); f != nil {
 		return o, nil, f
 	}

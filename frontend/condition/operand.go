@@ -1,11 +1,13 @@
 package condition
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 	"strings"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/wire"
 	"music/rewrite"
@@ -185,6 +187,21 @@ func (o operand) holds(operator string, other []byte) (bool, *wire.Failure) {
 		return o.contains(operator, other), nil
 	}
 	return satisfies(operator, comparisonOf(o.kind)(o.value, other)), nil
+}
+
+// cost returns about how many bytes a comparison with other looks through beyond what other has. Decimals of
+// different scales are multiplied for that, which takes longer than to look through them.
+func (o operand) cost(other []byte) int {
+	n := len(o.value) + len(other)
+	_, scalar := o.kind.(*datatype.PrimitiveType)
+	switch code := o.kind.Code(); {
+	case code == primitive.DataTypeCodeDecimal && len(o.value) >= 4 && len(other) >= 4 && !bytes.Equal(o.value[:4], other[:4]):
+		const asFast = 1024
+		return max(n, n*n/asFast)
+	case scalar && code != primitive.DataTypeCodeDecimal && code != primitive.DataTypeCodeVarint:
+		return 0
+	}
+	return n
 }
 
 // contains reports whether a collection has an element, or a key.
