@@ -342,3 +342,25 @@ func TestRewrittenStatementsOfABatchAreBounded(t *testing.T) {
 	backend.send(1, &message.RowsResult{Metadata: &message.RowsMetadata{ColumnCount: int32(asked)}, Data: message.RowSet{values}})
 	assert.Regexp(t, "^MUSIC_REFUSED: the statements of the batch would take more than", client.failure(1).GetErrorMessage())
 }
+
+// What is prepared and sent as text, with a stamp or without its IF, makes a batch no larger than that.
+func TestPreparedStatementsOfABatchAsTextAreBounded(t *testing.T) {
+	r, client, backend, _ := sectionsRig(t, dialect{version: v4})
+	comment := " /*" + strings.Repeat("x", 60_000) + "*/"
+	for _, texts := range [][2]string{
+		{"DELETE FROM bank.accounts WHERE id = 'a'", "DELETE FROM bank.accounts WHERE id = 'b'"},
+		{"DELETE FROM bank.accounts WHERE id = 'a' IF EXISTS", "DELETE FROM bank.accounts WHERE id = 'a' IF EXISTS "},
+	} {
+		m := new(message.Batch)
+		for _, text := range texts {
+			id := r.prepare(client, backend, text+comment)
+			for range 1000 {
+				m.Children = append(m.Children, &message.BatchChild{Id: id})
+			}
+		}
+		before := allocated()
+		client.send(1, m)
+		assert.Regexp(t, "^MUSIC_REFUSED: the statements of the batch would take more than", client.failure(1).GetErrorMessage())
+		assert.Less(t, allocated()-before, uint64(2*maxBatchMemory))
+	}
+}

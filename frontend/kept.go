@@ -95,6 +95,28 @@ func (b *lockedBatch) grows(n int) *wire.Failure {
 	return nil
 }
 
+// checkTexts refuses a batch whose prepared statements take more than maxBatchMemory as text, as they are sent with
+// stamps of their own, or without their IF, whose conditions are kept besides. In the message each has an id.
+func (b *lockedBatch) checkTexts(stamped bool) *wire.Failure {
+	n := 0
+	for i := range b.children {
+		s := &b.children[i]
+		if s.prepared == nil {
+			continue
+		}
+		if s.Parsed.Conditional {
+			n += treeMemory + s.Parsed.Memory
+		}
+		if stamped || s.Parsed.Conditional || s.Timed() {
+			n += len(s.Text)
+		}
+		if n > maxBatchMemory {
+			return tooManyParts()
+		}
+	}
+	return nil
+}
+
 // checkWaits is conn.checkWaits for a batch, unless it has waited for its table, and so has a place.
 func (b *lockedBatch) checkWaits() *wire.Failure {
 	f := b.conn.checkWaits()

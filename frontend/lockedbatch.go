@@ -172,6 +172,9 @@ func (b *lockedBatch) runEvaluated(inPlace bool) *wire.Failure {
 		return f
 	}
 	several, f := b.severalSections()
+	if f == nil {
+		f = b.checkTexts(several)
+	}
 	switch {
 	case f != nil:
 		return f
