@@ -360,19 +360,16 @@ func (m *batchSections) send() *wire.Failure {
 	return nil
 }
 
-// closed returns a table whose writes needed no lock when the batch was read and need one now, or
-// nil.
+// closed returns a table whose writes needed no lock when the batch was read and need one now, or may
+// need one since it was dropped meanwhile, or nil.
 func (m *batchSections) closed() *catalog.Table {
 	for i := range m.children {
 		if m.of[i] != nil {
 			continue
 		}
 		for _, name := range m.children[i].unlockedTables {
-			t := m.conn.classifier.Named(name)
-			if t == nil {
-				continue
-			}
-			if now := t.Critical(); now != nil && now.Unlocked != catalog.Allow {
+			t := m.conn.server.Tables.Of(name[0], name[1])
+			if now := t.Critical(); unlistedOf([]*catalog.Table{t}) != nil || now != nil && now.Unlocked != catalog.Allow {
 				return t
 			}
 		}

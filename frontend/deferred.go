@@ -119,9 +119,12 @@ func (w *deferredRequest) forward() (done bool, f *wire.Failure) {
 	if !c.streams.Begin(w.e.Stream, false) {
 		return true, inUse(w.e.Stream)
 	}
-	if _, now := w.strictest(); plainWriteAccess(now) != accessForward {
+	if t, now := w.strictest(); plainWriteAccess(now) != accessForward {
 		c.streams.End(w.e.Stream)
 		return false, nil
+	} else if unlistedOf(w.tables) != nil { // it was dropped, and may come back as a critical one
+		c.streams.End(w.e.Stream)
+		return true, refusal.TryAgain(t, refusal.StillBecoming)
 	}
 	c.server.Stats.Count(c.id, w.e.OpCode, traffic.Forwarded)
 	c.sender(w.inPlace)(w.e.Raw)

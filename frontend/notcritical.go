@@ -44,12 +44,16 @@ func (d decision) on(unlisted *[2]string) decision {
 }
 
 // decideUnlisted decides about a request on an unlisted table. The schema is read and the request
-// decided about again. If the table is still not in the schema nothing is written, and Cassandra's
-// error for a table that does not exist is returned.
+// decided about again. If the table is still not in the schema nothing is written, also of a batch that
+// writes a critical table besides, and Cassandra's error for a table that does not exist is returned.
 func (c *conn) decideUnlisted(opcode primitive.OpCode, u *unlistedTable) decision {
 	if !c.caughtUp {
 		c.catchUp = &u.name
 		return decision{route: relay.Defer}
+	}
+	switch u.otherwise.action.(type) {
+	case executeBatch, *executeLock, *preparedLockStatement:
+		return intercepted(&u.askTable)
 	}
 	if u.otherwise.route != relay.Forward || opcode == primitive.OpCodePrepare {
 		return u.otherwise
@@ -58,10 +62,10 @@ func (c *conn) decideUnlisted(opcode primitive.OpCode, u *unlistedTable) decisio
 }
 
 // unlistedOf returns the keyspace and name of one of the tables that is not in the schema as last
-// read; nil if all are.
+// read; nil if all are. A name without a keyspace is that of no table.
 func unlistedOf(tables []*catalog.Table) (name *[2]string) {
 	for _, t := range tables {
-		if !t.InSchema() {
+		if t.Keyspace != "" && !t.InSchema() {
 			name = &[2]string{t.Keyspace, t.Name}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"music/frontend/catalog"
+	"music/musiccore"
 )
 
 // A table that was made since the schema was read last may be critical: what writes or locks it waits until the schema has been read.
@@ -125,4 +126,63 @@ func TestAWriteThatWaitsForTheSchemaKeepsItsPlace(t *testing.T) {
 			client.answer(stream + 1)
 		}
 	})
+}
+
+// A batch in sections writes no table that the schema does not have: another client may just be creating it as a critical one, which takes
+// no plain write from any proxy.
+func TestABatchInSectionsOnATableThatWasNotRead(t *testing.T) {
+	l := newSectionLocks()
+	r := newRig(t, func(o *Options) { o.Locks, o.CatchUp = l, func([2]string) {} })
+	r.policy(catalog.Auto)
+	r.server.Tables.Read([][2]string{{"bank", "accounts"}})
+	client, backend := r.login(dialect{version: v4})
+	const known, fresh = "DELETE FROM bank.accounts WHERE id = 'x'", "DELETE FROM bank.fresh WHERE id = 'x'"
+	id := r.prepare(client, backend, fresh)
+	for name, m := range map[string]message.Message{
+		"text":  query("BEGIN BATCH " + known + "; " + fresh + " APPLY BATCH"),
+		"BATCH": &message.Batch{Children: []*message.BatchChild{{Query: known}, {Query: fresh}}}, "BATCH of id": &message.Batch{Children: []*message.BatchChild{{Id: id}, {Query: known}}},
+	} {
+		client.send(1, m)
+		asked, ok := backend.answer(1).(*message.Prepare)
+		if assert.True(t, ok, "%s: it is sent", name) {
+			assert.Equal(t, `SELECT * FROM "bank"."fresh"`, asked.Query, name)
+		}
+		backend.send(1, &message.Invalid{ErrorMessage: "table fresh does not exist"})
+		client.failure(1)
+	}
+	assert.Empty(t, l.locked)
+	backend.silent()
+}
+
+// droppingLocks has a table dropped before it gives a lock.
+type droppingLocks struct {
+	*sectionLocks
+	drop func()
+}
+
+// Lock implements Locks.
+func (l *droppingLocks) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (musiccore.Answer, func()) {
+	l.drop()
+	return l.sectionLocks.Lock(k, q, done)
+}
+
+// What has waited, for a lock or for its table, is not sent on a table that was dropped meanwhile, and may come back as a critical one.
+func TestWhatWaitsIsNotSentOnADroppedTable(t *testing.T) {
+	l := &droppingLocks{sectionLocks: newSectionLocks()}
+	r := newRig(t, func(o *Options) { o.Locks, o.CatchUp, o.MaxWait = l, func([2]string) {}, patience })
+	accounts := [2]string{"bank", "accounts"}
+	r.policy(catalog.Auto)
+	r.server.Tables.Read([][2]string{accounts, {"bank", "plain"}})
+	client, backend := r.login(dialect{version: v4})
+	l.drop = func() { r.server.Tables.Read([][2]string{accounts}) }
+	client.send(1, query("BEGIN BATCH "+lonely+"; DELETE FROM bank.plain WHERE id = 'x' APPLY BATCH"))
+	assert.Equal(t, primitive.ErrorCodeOverloaded, client.failure(1).GetErrorCode())
+
+	r.becoming(catalog.Auto)
+	client.send(1, query(lonely))
+	r.waiting(client, backend, 1)
+	r.server.Tables.Read(nil)
+	r.server.Tables.Set("bank", "accounts", nil)
+	assert.Equal(t, primitive.ErrorCodeOverloaded, client.failure(1).GetErrorCode())
+	backend.silent()
 }
