@@ -16,6 +16,7 @@ const catchUpEvery = 20 * time.Millisecond
 // it.
 type readings struct {
 	turn  chan struct{} // a mutex for reading
+	looks chan struct{} // see look
 	last  time.Time     // when the last reading ended; guarded by turn
 	begun atomic.Uint64
 	ended atomic.Uint64 // number of the last reading that was published
@@ -30,7 +31,24 @@ type completeReading struct {
 }
 
 // newReadings returns a count without any reading.
-func newReadings() readings { return readings{turn: make(chan struct{}, 1)} }
+func newReadings() readings {
+	return readings{turn: make(chan struct{}, 1), looks: make(chan struct{}, looksAtOnce)}
+}
+
+// looksAtOnce is for how many statements of clients a part of the schema is read at a time. It is read on the
+// proxy's own connections, on which the session's beats go, too, and a client may have thousands on its way.
+const looksAtOnce = 16
+
+// look blocks until a part of the schema may be read for a statement, and reports whether it may. Then release
+// must be called.
+func (u *readings) look(ctx context.Context) (release func(), ok bool) {
+	select {
+	case u.looks <- struct{}{}:
+		return func() { <-u.looks }, true
+	case <-ctx.Done():
+		return nil, false
+	}
+}
 
 // begin returns the number of a reading that begins.
 func (u *readings) begin() uint64 { return u.begun.Add(1) }
@@ -74,6 +92,11 @@ func (s *schema) isMissing(ctx context.Context, table [2]string) bool {
 	if max(len(table[0]), len(table[1])) > longestName {
 		return true
 	}
+	release, ok := s.readings.look(ctx)
+	if !ok {
+		return true
+	}
+	defer release()
 	at := s.at(s.home())
 	iter := at.ask("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", table[0], table[1]).IterContext(ctx)
 	rows := iter.NumRows()

@@ -14,11 +14,16 @@ import (
 )
 
 // hindrance implements frontend.Schema.Hindrance. It also returns "" if the table does not exist,
-// for which Cassandra has an error, and if the schema cannot be read: then a warning follows with
+// for which Cassandra has an error, and if the schema cannot be read in time: then a warning follows with
 // the answer.
 func (s *schema) hindrance(change frontend.CriticalChange) string {
 	ctx, cancel := context.WithTimeout(context.Background(), homeLimit)
 	defer cancel()
+	release, ok := s.readings.look(ctx)
+	if !ok {
+		return ""
+	}
+	defer release()
 	r := s.at(s.home())
 	t := &dataTable{keyspace: change.Keyspace, name: change.Name, Critical: catalog.Critical{Settings: change.Settings}}
 	if err := r.readProposed(ctx, t, change); err != nil {

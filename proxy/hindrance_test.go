@@ -1,9 +1,12 @@
 package proxy
 
 import (
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -37,6 +40,31 @@ func TestHindrancesAreLookedUpWhileTheSchemaIsRead(t *testing.T) {
 		assert.Empty(t, s.hindrance(frontend.CriticalChange{Keyspace: "bank", Name: "t", Grace: -1}), "the answer will warn")
 	}
 	both.Wait()
+}
+
+// What keeps a table from being locked is looked up for a few statements at a time: clients may have thousands on their way, and the
+// session's beats would wait behind what is asked for them.
+func TestHindrancesAreLookedUpForAFewStatementsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var looking atomic.Int32
+		free := make(chan struct{})
+		s := newSchema(schemaReader{home: func() string {
+			looking.Add(1)
+			<-free
+			runtime.Goexit()
+			return ""
+		}}, nil, newCriticalTables(), &heartbeat{log: zerolog.Nop(), clock: new(clock)}, nil)
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() { s.hindrance(frontend.CriticalChange{Keyspace: "bank", Name: "t", Grace: -1}) })
+		}
+		synctest.Wait()
+		assert.EqualValues(t, looksAtOnce, looking.Load())
+		time.Sleep(2 * homeLimit)
+		close(free)
+		all.Wait()
+		assert.EqualValues(t, looksAtOnce, looking.Load(), "the others have not been waited for")
+	})
 }
 
 // A column that was dropped with a time of the future hides what is written to it, once it is back.
