@@ -25,6 +25,9 @@ type Request struct {
 	ours  bool           // the restriction of peer was added by the proxy
 
 	edits []edit
+
+	named      map[string]int // the indexes of values by their names; nil until first needed
+	translated map[int]bool   // the values that have been translated, by index
 }
 
 // NewRequest returns a request. nodes are the nodes beside the home node that have a proxy now, and
@@ -101,7 +104,7 @@ func (q *Request) askAddresses(p *wire.Parameters) {
 				continue
 			}
 			var found []Node
-			q.translate(r, p, func(shown []byte) []byte {
+			again := q.translate(r, p, func(shown []byte) []byte {
 				for _, n := range nodesAt(meant, shown) {
 					if !slices.Contains(found, n) { // the address may be listed often
 						found = append(found, n)
@@ -109,7 +112,7 @@ func (q *Request) askAddresses(p *wire.Parameters) {
 				}
 				return nodeValue(meant, column, shown)
 			})
-			if !ports {
+			if !ports && !again {
 				meant = found
 			}
 		}
@@ -127,12 +130,20 @@ func nodesAt(nodes []Node, shown []byte) (found []Node) {
 }
 
 // translate replaces the values of a relation, literals and bound ones, by what to returns for
-// them.
-func (q *Request) translate(r rewrite.Relation, p *wire.Parameters, to func([]byte) []byte) {
+// them. A bound value that several markers name is replaced once; again reports whether there was one that
+// had been replaced before.
+func (q *Request) translate(r rewrite.Relation, p *wire.Parameters, to func([]byte) []byte) (again bool) {
 	column := q.name(r.Column)
 	for _, term := range append(slices.Clip(r.Values), r.Value) {
 		if term.Kind == rewrite.TermMarker {
-			if i := q.bound(term, column, p); i >= 0 {
+			i := q.bound(term, column, p)
+			if q.translated[i] {
+				again = true
+			} else if i >= 0 {
+				if q.translated == nil {
+					q.translated = map[int]bool{}
+				}
+				q.translated[i] = true
 				p.Values[i] = translateValue(p.Values[i], r.Op == rewrite.OpIn && len(r.Values) == 0, to)
 			}
 			continue
@@ -141,6 +152,7 @@ func (q *Request) translate(r rewrite.Relation, p *wire.Parameters, to func([]by
 			q.edits = append(q.edits, edit{term.Span, spell(column, to(shown))})
 		}
 	}
+	return again
 }
 
 // bound returns the index of a marker's value, or -1 if there is none, which Cassandra will refuse.
@@ -154,7 +166,16 @@ func (q *Request) bound(term rewrite.Term, column string, p *wire.Parameters) in
 	if !term.Name.Empty() {
 		column = q.name(term.Name)
 	}
-	return slices.IndexFunc(p.Names, func(name []byte) bool { return string(name) == column })
+	if q.named == nil {
+		q.named = make(map[string]int, len(p.Names))
+		for i, name := range slices.Backward(p.Names) { // the first of equal ones counts
+			q.named[string(name)] = i
+		}
+	}
+	if i, ok := q.named[column]; ok {
+		return i
+	}
+	return -1
 }
 
 // translateValue translates a bound value or, if list, each of a bound list. A value that is null,

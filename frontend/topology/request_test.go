@@ -42,3 +42,30 @@ func TestAddressesThatAreListedOften(t *testing.T) {
 		assert.Equal(t, n, strings.Count(text, "10.0.0.2")+strings.Count(text, "\x0a\x00\x00\x02"))
 	}
 }
+
+// A value that many markers name is translated once: twice it would be the address of no node, and a long list takes its time each time.
+func TestAddressesBoundByName(t *testing.T) {
+	proxy := netip.MustParseAddrPort("192.0.2.8:9042")
+	node := Node{HostID: [16]byte{1}, Proxy: proxy, Internal: netip.MustParseAddrPort("10.0.0.1:7000"), Native: netip.MustParseAddrPort("10.0.0.2:9042")}
+	shown := wire.Value(wire.Address(proxy.Addr()))
+	p := wire.Parameters{Names: [][]byte{[]byte("other"), []byte("address"), []byte("address")}, Values: [][]byte{shown, shown, shown}}
+	s, f := Read([]byte("SELECT host_id FROM system.peers WHERE peer IN (:address, :address)"), "peers")
+	require.Nil(t, f)
+	NewRequest(s, []Node{node}, proxy).Query(&p, nil)
+	assert.Equal(t, [][]byte{shown, wire.Value([]byte{10, 0, 0, 1}), shown}, p.Values, "of equal names the first counts")
+
+	const n = 1000
+	list := binary.BigEndian.AppendUint32(nil, n)
+	for range n {
+		list = append(list, wire.Value(wire.Address(proxy.Addr()))...)
+	}
+	p = wire.Parameters{Names: [][]byte{[]byte("peer")}, Values: [][]byte{wire.Value(list)}}
+	s, f = Read([]byte("SELECT host_id FROM system.peers WHERE "+strings.Repeat("peer IN ? AND ", n)+"peer IN ?"), "peers")
+	require.Nil(t, f)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	NewRequest(s, []Node{node}, proxy).Query(&p, nil)
+	runtime.ReadMemStats(&after)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4<<20))
+	assert.Equal(t, n, strings.Count(string(p.Values[0]), "\x0a\x00\x00\x01"))
+}
