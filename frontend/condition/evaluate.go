@@ -168,15 +168,19 @@ func (y *Evaluation) Refusal() *message.RowsResult {
 	}
 	partition := y.Table.Primary[:len(y.Table.PartitionKey())]
 	result := &message.RowsResult{Metadata: &message.RowsMetadata{Columns: y.columns[:told]}}
+	var hidden []int // found out once: there may be as many rows as columns
+	for i, c := range y.columns {
+		column := y.Table.Columns[c.Name]
+		if !y.looked(column) || y.rowless && !column.Static && !slices.Contains(partition, c.Name) {
+			hidden = append(hidden, i)
+		}
+	}
 	for _, row := range y.rows {
 		if y.rowless && !y.hasStatics(row) {
 			continue
 		}
-		for i, c := range y.columns {
-			column := y.Table.Columns[c.Name]
-			if !y.looked(column) || y.rowless && !column.Static && !slices.Contains(partition, c.Name) {
-				row[i] = nil
-			}
+		for _, i := range hidden {
+			row[i] = nil
 		}
 		result.Data = append(result.Data, row[:told])
 	}

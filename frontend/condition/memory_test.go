@@ -2,16 +2,19 @@ package condition
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/big"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/stretchr/testify/assert"
 
+	"music/frontend/catalog"
 	"music/frontend/wire"
 )
 
@@ -75,4 +78,22 @@ func TestManyConditionsOnALargeDecimal(t *testing.T) {
 		assert.Equal(t, want, step)
 		assert.Equal(t, want == Refuse, f != nil)
 	}
+}
+
+// To tell the rows of a large batch takes a time that grows with their values, not with the columns for each of them.
+func TestRefusalOfManyRowsAndColumns(t *testing.T) {
+	const rows, width = 2000, 1000
+	x := conditionsOf(t, "UPDATE bank.accounts SET n = null WHERE k = 1 IF n = 5")
+	var columns []*message.ColumnMetadata
+	for i := range width {
+		name := fmt.Sprintf("column_%04d", i)
+		x.Table.Columns[name] = catalog.Column{Name: name, Type: "int"}
+		x.Tell(name)
+		columns = append(columns, &message.ColumnMetadata{Name: name, Type: datatype.Int})
+	}
+	x.All, x.Regulars = true, false
+	y := x.Evaluate(columns, slices.Repeat(message.RowSet{make(message.Row, width)}, rows))
+	began := time.Now()
+	assert.Len(t, y.Refusal().Data, rows)
+	assert.Less(t, time.Since(began), time.Second, "it took a hundred times as long as it takes")
 }
