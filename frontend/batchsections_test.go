@@ -343,13 +343,17 @@ func TestRewrittenStatementsOfABatchAreBounded(t *testing.T) {
 	assert.Regexp(t, "^MUSIC_REFUSED: the statements of the batch would take more than", client.failure(1).GetErrorMessage())
 }
 
-// What is prepared and sent as text, with a stamp or without its IF, makes a batch no larger than that.
+// What is prepared and sent as text, with a stamp, without its IF, or with constants for its functions, makes a batch no larger than that.
 func TestPreparedStatementsOfABatchAsTextAreBounded(t *testing.T) {
 	r, client, backend, _ := sectionsRig(t, dialect{version: v4})
+	now := *r.server.Tables.Of("bank", "accounts").Critical()
+	now.Columns = map[string]catalog.Column{"id": {Name: "id", Type: "text"}}
+	r.server.Tables.Set("bank", "accounts", &now)
 	comment := " /*" + strings.Repeat("x", 60_000) + "*/"
 	for _, texts := range [][2]string{
 		{"DELETE FROM bank.accounts WHERE id = 'a'", "DELETE FROM bank.accounts WHERE id = 'b'"},
 		{"DELETE FROM bank.accounts WHERE id = 'a' IF EXISTS", "DELETE FROM bank.accounts WHERE id = 'a' IF EXISTS "},
+		{"DELETE FROM bank.accounts WHERE id = (text) 'a'", "DELETE FROM bank.accounts WHERE id = (text) 'b'"},
 	} {
 		m := new(message.Batch)
 		for _, text := range texts {

@@ -55,11 +55,15 @@ const (
 	valueMemory = 24
 )
 
-// memory returns about how many bytes a statement of a batch takes beside the message.
+// memory returns about how many bytes a statement of a batch takes beside the message. A rewritten one has a text of
+// its own.
 func (s *lockStatement) memory() int {
 	n := childMemory + valueMemory*len(s.Values)
 	if s.Parsed != nil && s.prepared == nil {
 		n += treeMemory + s.Parsed.Memory
+	}
+	if s.Fixed {
+		n += len(s.Text)
 	}
 	return n
 }
@@ -67,7 +71,7 @@ func (s *lockStatement) memory() int {
 // size returns how many bytes the statement takes while it waits.
 func (s *lockStatement) size() int {
 	n := s.memory() + len(s.unlockedChild)
-	if s.prepared == nil {
+	if s.prepared == nil && !s.Fixed {
 		n += len(s.Text)
 	}
 	for _, v := range s.Values {
