@@ -84,9 +84,9 @@ func (c *conn) decidePrepareKind(r classify.Result, text, rest []byte, own strin
 			return refused(failure)
 		}
 	case classify.Schema, classify.Unclear:
-		failure := c.server.Limits().checkText(text) // an EXECUTE of few bytes has all of it read again
+		failure := c.checkSchema(text, r)
 		if failure == nil {
-			failure = c.checkSchema(text, r)
+			failure = c.server.Limits().checkText(text) // an EXECUTE of few bytes has all of it read again
 		}
 		if failure != nil {
 			return refused(failure)
