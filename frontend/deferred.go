@@ -119,10 +119,12 @@ func (w *deferredRequest) forward() (done bool, f *wire.Failure) {
 	if !c.streams.Begin(w.e.Stream, false) {
 		return true, inUse(w.e.Stream)
 	}
-	if t, now := w.strictest(); plainWriteAccess(now) != accessForward {
+	t, now := w.strictest()
+	if plainWriteAccess(now) != accessForward {
 		c.streams.End(w.e.Stream)
 		return false, nil
-	} else if unlistedOf(w.tables) != nil { // it was dropped, and may come back as a critical one
+	}
+	if unlistedOf(w.tables) != nil { // it was dropped, and may come back as a critical one
 		c.streams.End(w.e.Stream)
 		return true, refusal.TryAgain(t, refusal.StillBecoming)
 	}
