@@ -48,6 +48,10 @@ func TestSchemaChangesThatCriticalTablesCannotBear(t *testing.T) {
 			`ALTER TABLE a.locked WITH "gc_grace_seconds" = $$3600$$`:                                             "gc_grace_seconds",
 			"ALTER TABLE a.locked WITH gc_grace_seconds = '+60'":                                                  "gc_grace_seconds",
 			`CREATE TABLE a.b (k int PRIMARY KEY, n counter) WITH "comment" = $$@critical$$`:                      "counters",
+			"COMMENT ON TABLE a.b IS '@critical(strict=maybe)'":                                                   "strict cannot be",
+			"COMMENT ON COLUMNFAMILY a.locked IS $$@critical(key=row)$$":                                          "key and scope cannot change",
+			"COMMENT ON TABLE a.music_lock_ab000000000000000000000000000000 IS 'x'":                               "is for the proxies only",
+			"SECURITY LABEL ON COLUMN music.sessions.id IS 'x'":                                                   "is for the proxies only",
 			"ALTER TABLE a.b WITH comment = '@critical(key=column)' /*" + strings.Repeat("x", 70_000) + "*/":      "key cannot be",
 		} {
 			for stream, m := range []message.Message{query(text), &message.Prepare{Query: text}} {
@@ -70,6 +74,8 @@ func TestSchemaChangesThatCriticalTablesCannotBear(t *testing.T) {
 			"DROP TABLE c.music_lock_ab000000000000000000000000000000",
 			"ALTER KEYSPACE bank WITH durable_writes = false",
 			"ALTER KEYSPACE a WITH durable_writes = 'Yes'", `ALTER KEYSPACE a WITH "Durable_writes" = false`, `ALTER TABLE a.b WITH "Comment" = '@critical(strict=maybe)'`,
+			"COMMENT ON TABLE a.b IS 'x'", "COMMENT ON TABLE a.locked IS NULL", "COMMENT ON COLUMN a.b.k IS '@critical(strict=maybe)'",
+			"COMMENT ON COLUMN a.locked.id IS 'x'", "SECURITY LABEL FOR p ON TABLE a.locked IS 'x'", "COMMENT ON KEYSPACE a IS 'x'",
 			"ALTER TABLE a.locked WITH gc_grace_seconds = '864000'", `ALTER TABLE a.locked WITH "GC_grace_seconds" = 1`,
 		} {
 			relayed(client, backend, 1, query(text), &message.VoidResult{})
@@ -154,6 +160,7 @@ func TestATableThatCannotBeLockedIsNotMadeCritical(t *testing.T) {
 			"CREATE TABLE a.c (k text PRIMARY KEY) WITH comment = '@critical'":              {"a", "c", catalog.Settings{}, -1, []catalog.Column{{Name: "k", Type: "text"}}},
 			"CREATE TABLE a.named (k text, c int, PRIMARY KEY (k, c))":                      {"a", "named", catalog.Settings{}, -1, []catalog.Column{{Name: "k", Type: "text"}, {Name: "c", Type: "int", Clustering: true}}},
 			"ALTER TABLE a.named WITH comment = 'of orders' AND default_time_to_live = 600": {"a", "named", catalog.Settings{}, -1, nil},
+			"COMMENT ON TABLE a.b IS '@critical auto'":                                      {"a", "b", catalog.Settings{Unlocked: catalog.Auto}, -1, nil},
 		} {
 			id := r.prepare(client, backend, text)
 			for _, m := range []message.Message{query(text), execute(id, nil)} {

@@ -21,7 +21,7 @@ type Head struct {
 	Schema SchemaHead
 }
 
-// SchemaHead is what the beginning of CREATE, ALTER or DROP says.
+// SchemaHead is what the beginning of CREATE, ALTER, DROP, COMMENT ON or SECURITY LABEL says.
 type SchemaHead struct {
 	Action SchemaAction
 	Kind   SchemaKind
@@ -143,7 +143,7 @@ func (r *headReader) verb() Verb {
 		return Use
 	case r.is("TRUNCATE"):
 		return Truncate
-	case r.is("CREATE"), r.is("ALTER"), r.is("DROP"):
+	case r.is("CREATE"), r.is("ALTER"), r.is("DROP"), r.is("COMMENT"), r.is("SECURITY"):
 		return Schema
 	case r.is("GRANT"), r.is("REVOKE"), r.is("DESCRIBE"), r.is("DESC"), r.is("ADD"):
 		return Other

@@ -22,7 +22,7 @@ func headed(text []byte, h Head) string {
 		s = "SELECT " + s
 	}
 	if h.Verb == Schema {
-		s = []string{"", "CREATE ", "ALTER ", "DROP "}[h.Schema.Action] +
+		s = []string{"", "CREATE ", "ALTER ", "DROP ", "COMMENT "}[h.Schema.Action] +
 			[]string{"other", "keyspace", "table", "view", "index", "trigger", "type", "function", "aggregate"}[h.Schema.Kind]
 	}
 	for _, part := range []struct{ what, name string }{
@@ -132,6 +132,15 @@ func heads() [][2]string {
 		{"ALTER MATERIALIZED VIEW ks.v WITH comment = ''", "ALTER view ks=ks o=v"},
 		{"ALTER TYPE ty ADD x int", "ALTER type o=ty"},
 		{"ALTER ROLE r WITH LOGIN = true", "ALTER other"},
+		{"COMMENT ON TABLE ks.t IS '@critical'", "COMMENT table ks=ks t=t"},
+		{"comment on columnfamily T is null", "COMMENT table t=t"},
+		{"COMMENT ON COLUMN ks.t.c IS 'x'", "COMMENT other ks=ks t=t"},
+		{`COMMENT ON COLUMN "T".c IS 'x'`, "COMMENT other t=T"},
+		{"COMMENT ON KEYSPACE ks IS 'x'", "COMMENT other"},
+		{"COMMENT ON TYPE ks.ty IS NULL", "COMMENT other"},
+		{"COMMENT ON FIELD ks.ty.f IS 'x'", "COMMENT other"},
+		{"SECURITY LABEL ON TABLE ks.t IS 'x'", "COMMENT other ks=ks t=t"},
+		{"SECURITY LABEL FOR p ON COLUMN t.c IS 'x'", "COMMENT other t=t"},
 		{"DROP TABLE t", "DROP table t=t"},
 		{"DROP TABLE IF EXISTS ks.t;", "DROP table ks=ks t=t"},
 		{"DROP KEYSPACE IF EXISTS ks", "DROP keyspace ks=ks"},
@@ -217,7 +226,7 @@ func TestReadHeadDoesNotTrustTheEnd(t *testing.T) {
 func TestReadHeadOfNoCQL(t *testing.T) {
 	for _, text := range []string{
 		"FOO", "'SELECT'", `"SELECT" a FROM t`, ";", "(SELECT a FROM t)", "INSERT t", "INSERT INTO 5", "UPDATE 'a' SET",
-		"SELECT a FROM 5", "SELECT a FROM ks.5", "TRUNCATE ;", "USE 5", "BEGIN WORK", "DROP 5", "CREATE OR TABLE t",
+		"SELECT a FROM 5", "SELECT a FROM ks.5", "TRUNCATE ;", "USE 5", "BEGIN WORK", "DROP 5", "CREATE OR TABLE t", "COMMENT TABLE t", "COMMENT ON t IS 'x'", "SECURITY ON TABLE t", "COMMENT ON COLUMN c IS 'x'",
 		"CREATE MATERIALIZED TABLE t", "DROP TABLE IF t", "CREATE INDEX i t", "CREATE TRIGGER ON t USING 'x'",
 		"CREATE MATERIALIZED VIEW v SELECT a FROM t", "LOCK ; t", "SELECT a FROM /* t",
 	} {

@@ -9,6 +9,8 @@ func (r *headReader) schema(h *Head) bool {
 		h.Schema.Action = Create
 	case r.is("ALTER"):
 		h.Schema.Action = Alter
+	case r.is("COMMENT"), r.is("SECURITY"):
+		return r.comment(h)
 	default:
 		h.Schema.Action = Drop
 	}
@@ -103,4 +105,48 @@ func (r *headReader) index(h *Head) bool {
 		return false
 	}
 	return r.skip("ON") && r.table(h)
+}
+
+// comment reads
+//
+//	COMMENT ON what name IS … | SECURITY LABEL [FOR provider] ON what name IS …
+//
+// Of a keyspace, a type or a field it does not read the name.
+func (r *headReader) comment(h *Head) bool {
+	h.Schema.Action = Comment
+	label := r.is("SECURITY")
+	r.next()
+	if label && !r.label() || !r.skip("ON") {
+		return false
+	}
+	switch {
+	case r.skip("COLUMN"):
+		return r.column(h)
+	case r.skip("TABLE"), r.skip("COLUMNFAMILY"):
+		if !label {
+			h.Schema.Kind = SchemaTable
+		}
+		return r.table(h)
+	}
+	return r.is("KEYSPACE") || r.is("SCHEMA") || r.is("TYPE") || r.is("FIELD")
+}
+
+// label reads LABEL [FOR provider].
+func (r *headReader) label() bool {
+	var provider Name
+	return r.skip("LABEL") && (!r.skip("FOR") || r.name(&provider))
+}
+
+// column reads [keyspace .] table . column.
+func (r *headReader) column(h *Head) bool {
+	if !r.qualified(&h.Keyspace, &h.Table) || r.tok.Kind == TokenEOF && !r.whole {
+		return false
+	}
+	if r.tok.Kind != '.' {
+		h.Keyspace, h.Table = Name{}, h.Keyspace
+		return !h.Table.Empty()
+	}
+	var column Name
+	r.next()
+	return r.name(&column)
 }

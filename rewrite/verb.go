@@ -17,7 +17,8 @@ const (
 	Lock
 	Unlock
 	ListLocks
-	// Schema is CREATE, ALTER or DROP of anything, roles included.
+	// Schema is CREATE, ALTER or DROP of anything, roles included, and COMMENT ON and SECURITY
+	// LABEL of Cassandra 6.
 	Schema
 	// Transaction is BEGIN TRANSACTION of Cassandra 6. TransactionWrites returns the
 	// tables that it writes to.
@@ -68,6 +69,7 @@ const (
 	Create
 	Alter
 	Drop
+	Comment // COMMENT ON and SECURITY LABEL; its kind is SchemaTable only if it sets a table's comment
 )
 
 // SchemaKind is the kind of object that a Schema statement changes.

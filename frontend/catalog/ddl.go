@@ -21,15 +21,20 @@ type DDL struct {
 	Transactional bool
 }
 
-// ReadDDL reads the text of a CREATE or ALTER. It looks for "name = value" and "column type" among
-// any three tokens in a row, without parsing the statement.
+// ReadDDL reads the text of a CREATE, an ALTER or a COMMENT ON. It looks for "name = value" and
+// "column type" among any three tokens in a row, without parsing the statement.
 func ReadDDL(text []byte) DDL {
 	d := DDL{Grace: -1}
+	head := rewrite.ReadHead(text, true).Schema
+	comment := head.Action == rewrite.Comment && head.Kind == rewrite.SchemaTable
 	lex := rewrite.NewLexer(text)
 	var name, middle rewrite.Token
 	for t := lex.Next(); t.Kind != rewrite.TokenEOF && t.Kind != rewrite.TokenInvalid; t = lex.Next() {
 		if middle.Kind == '=' {
 			d.property(text, name, t)
+		}
+		if comment && isWord(text, middle, "is") && t.Kind == rewrite.TokenString {
+			d.Comment = stringOf(text, t)
 		}
 		d.Counters = d.Counters || t.Kind == rewrite.TokenIdent && isWord(text, t, "counter") &&
 			(middle.Kind == rewrite.TokenIdent || middle.Kind == rewrite.TokenQuoted)
@@ -44,7 +49,7 @@ func ReadDDL(text []byte) DDL {
 func (d *DDL) property(text []byte, name, value rewrite.Token) {
 	said := string(value.Of(text))
 	if value.Kind == rewrite.TokenString {
-		said, _ = rewrite.String(text, rewrite.Term{Kind: rewrite.TermString, Span: value.Span, Marker: -1}) // the token is a string
+		said = stringOf(text, value)
 	}
 	switch propertyName(text, name) {
 	case "comment":
@@ -58,6 +63,12 @@ func (d *DDL) property(text []byte, name, value rewrite.Token) {
 	case "durable_writes":
 		d.Volatile = !slices.Contains([]string{"true", "yes", "1"}, strings.ToLower(said))
 	}
+}
+
+// stringOf returns the value of a token that is a string.
+func stringOf(text []byte, t rewrite.Token) string {
+	s, _ := rewrite.String(text, rewrite.Term{Kind: rewrite.TermString, Span: t.Span, Marker: -1})
+	return s
 }
 
 // propertyName returns the name of a property as Cassandra knows it: in lower case unless it is in
