@@ -92,9 +92,7 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 			return b, f
 		}
 		for n := cur.Short(); n > 0 && !cur.Bad; n-- {
-			start := cur.At
-			cur.Value()
-			s.Values = append(s.Values, cur.Body[start:cur.At])
+			s.Values = append(s.Values, cur.Bound(c.version))
 		}
 		if s.unlockedChild == nil && len(s.Values) != s.Parsed.Markers {
 			return b, wire.Invalid("MUSIC_SYNTAX: %d bind markers, %d values in a statement of the batch: bind one value to each", s.Parsed.Markers, len(s.Values))

@@ -3,6 +3,8 @@ package wire
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
 // ErrShort means that a body ends before the field that was to be read, or has a flag that
@@ -65,6 +67,22 @@ func (c *Cursor) Value() []byte {
 		return nil
 	}
 	return c.Take(n)
+}
+
+// Bound reads a bound value, with its length before it, as Cassandra does (CBUtil.readBoundValue):
+// before protocol 4 every negative length is null, and from then on one below -2 is an error.
+func (c *Cursor) Bound(version byte) []byte {
+	start := c.At
+	n := c.Int()
+	switch {
+	case n >= 0:
+		c.Take(n)
+	case version < byte(primitive.ProtocolVersion4) && n != -1:
+		return []byte{0xff, 0xff, 0xff, 0xff}
+	case n < -2:
+		c.Bad = true
+	}
+	return c.Body[start:c.At]
 }
 
 // BytesMap skips a [bytes map].

@@ -37,7 +37,7 @@ func ReadParametersInto(room [][]byte, cur *Cursor, version byte) Parameters {
 	p := Parameters{Consistency: primitive.ConsistencyLevel(cur.Short())}
 	p.Flags = ReadFlags(cur, version)
 	if p.Flags.Contains(primitive.QueryFlagValues) {
-		p.readValues(room, cur)
+		p.readValues(room, cur, version)
 	}
 	if p.Flags.Contains(primitive.QueryFlagPageSize) {
 		p.PageSize = cur.Take(4)
@@ -82,7 +82,7 @@ func ReadFlags(cur *Cursor, version byte) primitive.QueryFlag {
 }
 
 // readValues reads the bound values, with their names if they have some, into room if that is large enough.
-func (p *Parameters) readValues(room [][]byte, cur *Cursor) {
+func (p *Parameters) readValues(room [][]byte, cur *Cursor, version byte) {
 	n := cur.Short()
 	if most := min(n, len(cur.Body)/4); most > cap(room) { // a value takes 4 bytes at least, its length
 		room = make([][]byte, 0, most)
@@ -92,9 +92,7 @@ func (p *Parameters) readValues(room [][]byte, cur *Cursor) {
 		if p.Flags.Contains(primitive.QueryFlagValueNames) {
 			p.Names = append(p.Names, cur.ShortBytes())
 		}
-		start := cur.At
-		cur.Value()
-		p.Values = append(p.Values, cur.Body[start:cur.At])
+		p.Values = append(p.Values, cur.Bound(version))
 	}
 }
 

@@ -65,6 +65,28 @@ func TestParametersWithoutSomeValues(t *testing.T) {
 	}
 }
 
+// Protocol 3 has no value "not set": Cassandra takes every negative length for null there, and none below -2 later.
+func TestNegativeLengthsOfBoundValues(t *testing.T) {
+	for _, o := range []struct {
+		version, last byte
+		null, bad     bool
+	}{
+		{3, 0xff, true, false}, {3, 0xfe, true, false}, {3, 0xfd, true, false},
+		{4, 0xff, true, false}, {4, 0xfe, false, false}, {4, 0xfd, false, true}, {5, 0xfe, false, false}, {5, 0xfd, false, true},
+	} {
+		body := []byte{0, 1, 1, 0, 1, 0xff, 0xff, 0xff, o.last}
+		if o.version == 5 {
+			body = []byte{0, 1, 0, 0, 0, 1, 0, 1, 0xff, 0xff, 0xff, o.last}
+		}
+		cur := Cursor{Body: body}
+		p := ReadParameters(&cur, o.version)
+		require.Equal(t, o.bad, cur.Bad, "%+v", o)
+		if !o.bad {
+			require.Equal(t, !o.null, IsUnset(p.Values, 0), "%+v", o)
+		}
+	}
+}
+
 // What the proxy reads of parameters is what the library has written.
 func TestParametersAgreeWithTheLibrary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
