@@ -169,11 +169,28 @@ func TestI12FarEpochAlarms(t *testing.T) {
 	op := h.lock(Request{})
 	id, _ := commandOf[ReadRow](h)
 	h.reply(id, sees(Row{Guard: 3, Head: 4, Epoch: 2 * t0}))
-	id, _ = commandOf[Apply](h)
+	id, a := commandOf[Apply](h)
 	h.reply(id, Result{Status: StatusDone})
 	h.expectState(op, StateHeld)
 	require.Len(t, h.alarms, 1)
 	require.Equal(t, "I12", h.alarms[0].Rule, "%+v", h.alarms)
+
+	// A Synch that met a stamp of the future leaves such an epoch to each term until the clock has come there.
+	s := newFakeStore(h)
+	s.row = &a.Swap.Set.Row
+	for ref := LockRef(4); ref < 14; ref++ {
+		h.unlock(ref)
+		s.answerAll()
+		h.lock(Request{})
+		s.answerAll()
+	}
+	require.Len(t, h.alarms, 1, "of 11 grants within a minute")
+	h.advance(aheadToldEvery)
+	h.unlock(14)
+	s.answerAll()
+	h.lock(Request{})
+	s.answerAll()
+	require.Len(t, h.alarms, 2)
 }
 
 // behindOthers returns a harness that reserves blocks, and knows a key that session 9 holds, with

@@ -13,6 +13,7 @@ type tableFacts struct {
 	tableMode
 	first     LockRef       // no reference of the table lies below
 	lease     time.Duration // the client lease of its locks; 0: Options.ClientLease
+	aheadTold time.Duration // when it was last told that an epoch is far ahead of the clock; 0: never
 	putsFirst bool          // at its last new key here
 	newKeys   uint8         // how many keys in a row were new here, as far as newKeysInRow
 	notOnce   uint8         // for how many keys locks of one statement are ordinary

@@ -6,8 +6,12 @@ import (
 	"time"
 )
 
-// alarmingLead is how far an epoch may be ahead of the clock before a person is told (I12).
-const alarmingLead = Stamp(time.Hour / time.Microsecond)
+// alarmingLead is how far an epoch may be ahead of the clock before a person is told (I12), every
+// aheadToldEvery.
+const (
+	alarmingLead   = Stamp(time.Hour / time.Microsecond)
+	aheadToldEvery = time.Minute
+)
 
 // term is one holder's time on one epoch, the unit of fencing (docs/protocol.md 3.5, Poll, Begin,
 // End). A block that is handed on in memory is one term.
@@ -351,15 +355,24 @@ func (k *key) openTerm(now Now, e *entry) {
 	if r.Epoch < max(k.table.altered, k.table.hidden) {
 		k.term.renewal.require(0)
 	}
-	if r.Epoch > now.Clk+alarmingLead {
-		c.alarm(k.id, "I12", fmt.Sprintf("epoch %d is far ahead of the clock %d", r.Epoch, now.Clk))
-	}
+	k.tellAhead(now, r.Epoch)
 	if e.block != nil {
 		e.phase = phaseEnded
 		e.block.keepUntil = now.Boot + c.opts.Retain
 		return
 	}
 	k.grant(now, e)
+}
+
+// tellAhead raises an alarm if an epoch is far ahead of the clock, at most once every aheadToldEvery for
+// a table: until the clock has come there, each term of the key begins on such an epoch.
+func (k *key) tellAhead(now Now, epoch Stamp) {
+	told := k.c.tables[k.id.Table].aheadTold
+	if epoch <= now.Clk+alarmingLead || told != 0 && now.Boot < told+aheadToldEvery {
+		return
+	}
+	k.learn(func(f *tableFacts) { f.aheadTold = now.Boot })
+	k.c.alarm(k.id, "I12", fmt.Sprintf("epoch %d is far ahead of the clock %d", epoch, now.Clk))
 }
 
 // grant makes an entry the holder.
