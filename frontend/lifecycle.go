@@ -214,11 +214,14 @@ const checksPerTimeout = 8
 type health struct {
 	reads, writes             uint64
 	backendStill, clientStill int
+	checks                    int
 }
 
 // checkProgress ends the connection if, for a whole BackendTimeout, Cassandra has sent nothing
 // although a request is open or its answer is not finished, or the client has not read what is being
-// written to it. A peer that is stopped or cut off does not close its socket.
+// written to it. A peer that is stopped or cut off does not close its socket. It also does so if one
+// answer for which tables wait (Server.Outstanding) has not come for that long, whatever else Cassandra sends:
+// else no table could become critical any more.
 func (c *conn) checkProgress() {
 	h := &c.health
 	reads, writes := c.down.Arrivals(), c.down.Out.Progress()
@@ -227,10 +230,12 @@ func (c *conn) checkProgress() {
 	h.clientStill = inARow(h.clientStill, stuck)
 	h.backendStill = inARow(h.backendStill, owed && !stuck && reads == h.reads)
 	h.reads, h.writes = reads, writes
+	h.checks++
+	overdue := h.checks%(checksPerTimeout+1) == 0 && c.streams.Overdue()
 	switch {
 	case h.clientStill > checksPerTimeout:
 		c.end(errClientSlow)
-	case h.backendStill > checksPerTimeout:
+	case h.backendStill > checksPerTimeout, overdue:
 		c.end(errBackendSlow)
 	}
 }

@@ -3,6 +3,7 @@ package frontend
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/stretchr/testify/assert"
@@ -10,6 +11,41 @@ import (
 
 	"music/frontend/catalog"
 )
+
+// A request that Cassandra never answers holds up no table for ever, although its connection is busy.
+func TestWhatIsNeverAnsweredIsNotOutstandingForEver(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r := newRig(t, func(o *Options) { o.BackendTimeout = 200 * time.Millisecond })
+		client, backend := r.login(d)
+		client.send(1, query("UPDATE a.b SET c = 1 WHERE d = 2"))
+		backend.answer(1)
+		left := r.server.Outstanding()
+		go func() {
+			for {
+				f, err := backend.tryNext()
+				if err != nil {
+					return
+				}
+				if _, err := backend.Write(backend.framed(backend.envelope(t, f.Header.StreamId, rows(nil)))); err != nil {
+					return
+				}
+			}
+		}()
+		limit := time.Now().Add(patience / 2)
+		for left() && time.Now().Before(limit) {
+			if _, err := client.Write(client.framed(client.envelope(t, 2, query("SELECT a FROM b.c")))); err != nil {
+				break
+			}
+			if _, err := client.tryNext(); err != nil {
+				break
+			}
+		}
+		require.True(t, time.Now().Before(limit), "it is waited for still")
+		require.Eventually(t, func() bool { return !left() }, patience, time.Millisecond)
+		_ = client.Close()
+		assert.Contains(t, r.end()["error"], errBackendSlow.Error())
+	})
+}
 
 // What was on its way to Cassandra is known until it has its answer, whatever is sent meanwhile on whichever stream.
 func TestOutstanding(t *testing.T) {

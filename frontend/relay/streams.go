@@ -13,6 +13,7 @@ type streamPage struct {
 	open    [streamsPerPage / 64]atomic.Uint64 // a request was sent to Cassandra and has no answer yet
 	watched [streamsPerPage / 64]atomic.Uint64 // it is open, and the proxy must look at its answer
 	marked  [streamsPerPage / 64]atomic.Uint64 // it is open, and already was when Mark was called
+	overdue [streamsPerPage / 64]atomic.Uint64 // it is marked, and already was when Overdue was called
 }
 
 // Streams is the set of a connection's streams on which Cassandra has not yet answered. It is safe
@@ -64,7 +65,7 @@ func (s *Streams) End(stream int16) {
 	}
 	word, mask := stream%streamsPerPage/64, ^(uint64(1) << (stream % 64))
 	page.open[word].And(mask)
-	for _, also := range [...]*atomic.Uint64{&page.watched[word], &page.marked[word]} {
+	for _, also := range [...]*atomic.Uint64{&page.watched[word], &page.marked[word], &page.overdue[word]} {
 		if also.Load()&^mask != 0 {
 			also.And(mask)
 		}
@@ -101,6 +102,23 @@ func (s *Streams) Marked() bool {
 		}
 	}
 	return false
+}
+
+// Overdue reports whether any stream that was marked at the last call has had no answer since.
+func (s *Streams) Overdue() (some bool) {
+	for p := range s.pages {
+		page := s.pages[p].Load()
+		if page == nil {
+			continue
+		}
+		for w := range page.marked {
+			marked := page.marked[w].Load()
+			some = some || marked&page.overdue[w].Load() != 0
+			page.overdue[w].Store(marked)
+			page.overdue[w].And(page.marked[w].Load()) // an End in between may have missed it
+		}
+	}
+	return some
 }
 
 // page returns the page of a stream, or nil if no stream of that page has been opened yet.

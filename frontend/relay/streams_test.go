@@ -52,3 +52,22 @@ func TestStreamsCoverAllIds(t *testing.T) {
 		require.False(t, s.Open(below) || s.Watched(below))
 	}
 }
+
+// What was marked is overdue at the second call that finds it without an answer; a later request on its stream is not.
+func TestOverdueStreams(t *testing.T) {
+	var s Streams
+	s.Begin(1, false)
+	s.Begin(700, false)
+	require.False(t, s.Overdue() || s.Overdue(), "not marked")
+	s.Mark()
+	require.False(t, s.Overdue(), "only just")
+	s.End(1)
+	s.Begin(1, false)
+	s.Mark()
+	require.True(t, s.Overdue(), "700")
+	s.End(700)
+	require.True(t, s.Overdue(), "1 is, by now")
+	s.End(1)
+	s.Begin(1, false)
+	require.False(t, s.Overdue() || s.Overdue())
+}
