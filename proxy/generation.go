@@ -23,6 +23,8 @@ var (
 	errNoGeneration = errors.New("the first reference of the table is not known yet")
 	// errGenerationOver means that the companion has been dropped and created again.
 	errGenerationOver = errors.New("the lock table was dropped and created again")
+	// errNotSureLast means that another companion of a table's name is counted, and this one may be the earlier.
+	errNotSureLast = errors.New("another lock table of this name is counted, which may be the last one")
 	// errUsedUp means that a table has no reference left.
 	errUsedUp = errors.New("all references of the table are used up")
 )
@@ -41,8 +43,7 @@ type generation struct {
 }
 
 // generation reads the generation of a table's companion, or begins it. It returns errRaced if
-// another proxy was first, and nil without an error if another companion of the name is counted and this one
-// is not sure to be the later.
+// another proxy was first, and errNotSureLast.
 func (s *schema) generation(ctx context.Context, t *dataTable, sure func() bool) (*generation, error) {
 	g := &generation{keyspace: t.keyspace, table: t.name, companion: t.Generation, first: 1}
 	var companion gocql.UUID
@@ -61,7 +62,7 @@ func (s *schema) generation(ctx context.Context, t *dataTable, sure func() bool)
 		g.last.Store(last)
 		return g, nil
 	case !sure():
-		return nil, nil
+		return nil, fmt.Errorf("%w: %s", errNotSureLast, t)
 	default:
 		g.first = musiccore.LockRef(last) + 1
 		begin = s.session.Query("UPDATE music.generations SET companion = ?, first = ?, last = ? WHERE keyspace_name = ? AND table_name = ? IF companion = ? AND last = ?",
@@ -215,10 +216,10 @@ func (s *schema) count(ctx context.Context, t *dataTable, sure func() bool) (lat
 	}
 	g, err := s.generation(ctx, t, sure)
 	switch {
+	case errors.Is(err, errNotSureLast):
+		return []string{disagreeing}, nil
 	case err != nil:
 		return nil, err
-	case g == nil:
-		return []string{disagreeing}, nil
 	}
 	t.counted.Store(g)
 	s.countFrom(t)
