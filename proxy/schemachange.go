@@ -9,6 +9,7 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend"
+	"music/frontend/catalog"
 )
 
 // follow implements frontend.Schema.DDL. It blocks until every living proxy has followed the
@@ -18,19 +19,19 @@ func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.heartbeat.options.SessionLease)
 	defer cancel()
 	late, err := s.followed(ctx, change)
-	name := s.tables.Of(change.Keyspace, change.Name)
-	switch critical := name.Critical(); {
+	table, critical := s.named(change)
+	switch {
 	case err != nil:
-		s.log.Warn().Err(err).Stringer("table", name).Msg("a schema change could not be followed")
+		s.log.Warn().Err(err).Str("table", change.Keyspace+"."+change.Name).Msg("a schema change could not be followed")
 		return []string{"MUSIC: the proxy could not follow this change yet: no lock is given on a new critical table until it has"}
 	case len(late) > 0:
 		return []string{"MUSIC: not followed yet by the proxies at " + strings.Join(late, ", ") + ": no lock is given on a new critical table until they have, and they read statements on a changed one by its former columns"}
 	case critical == nil || change.Target != "TABLE":
 		return nil
 	case critical.Refused != "":
-		return []string{fmt.Sprintf("%s is critical, but cannot be locked: %s", name, critical.Refused)}
+		return []string{fmt.Sprintf("%s is critical, but cannot be locked: %s", table, critical.Refused)}
 	default:
-		told := []string{fmt.Sprintf("%s is critical: %s", name, critical.Settings)}
+		told := []string{fmt.Sprintf("%s is critical: %s", table, critical.Settings)}
 		if critical.Mortal {
 			told = append(told, mortalRows)
 		}
@@ -68,9 +69,19 @@ func (s *schema) forAll(change frontend.SchemaChange) bool {
 	case primitive.SchemaChangeTypeDropped:
 		return true
 	case primitive.SchemaChangeTypeUpdated:
-		return s.tables.Of(change.Keyspace, change.Name).Critical() != nil
+		_, critical := s.named(change)
+		return critical != nil
 	}
 	return false
+}
+
+// named returns the table that a change names, and its state; both may be nil. It keeps nothing of a name,
+// since DROP TABLE IF EXISTS may name anything.
+func (s *schema) named(change frontend.SchemaChange) (table *catalog.Table, now *catalog.Critical) {
+	if table = s.tables.Find([]byte(change.Keyspace + "\x00" + change.Name)); table != nil {
+		now = table.Critical()
+	}
+	return table, now
 }
 
 // unaware returns the names of the living proxies that have not applied the tables of the last
