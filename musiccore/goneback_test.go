@@ -1,6 +1,7 @@
 package musiccore
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -99,4 +100,27 @@ func TestALateReadDoesNotShowThatTheRowWentBack(t *testing.T) {
 	s.answerAll()
 	h.runFor(s, 2*time.Second)
 	h.expectState(next, StateHeld)
+}
+
+// An LWT under way is not given up where the row has gone back: it could be applied later, beside the next
+// one (H3).
+func TestTheRowGoesBackUnderAnLWT(t *testing.T) {
+	h, s := idleAfterOlder(t)
+	before := *s.row
+	op := h.lock(Request{Wait: time.Minute})
+	id, _ := commandOf[Apply](h)
+	for range 6 {
+		h.begin(9, Put) // asks whether that was given
+		for _, c := range slices.Clone(h.open) {
+			_, isRead := c.Action.(ReadRow)
+			require.True(t, isRead, "beside the LWT under way: %+v", c.Action)
+			read, _ := commandOf[ReadRow](h)
+			h.reply(read, sees(before))
+		}
+		h.advance(time.Second)
+	}
+	h.reply(id, Result{Status: StatusRefused})
+	h.runFor(s, 5*time.Second)
+	require.EqualValues(t, 3, h.expectState(op, StateHeld).Ref)
+	require.Len(t, h.alarms, 1)
 }

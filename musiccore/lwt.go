@@ -38,6 +38,9 @@ type lwt struct {
 	once      bool     // an EnqueueReleased
 }
 
+// mayBeUnderWay reports whether the LWT may still be applied: it has not been refused since it was sent last.
+func (l *lwt) mayBeUnderWay() bool { return l != nil && l.refused == 0 }
+
 // changesTerm reports whether an LWT that writes register T is under way: until its outcome is
 // definite, nothing here is concluded from T.
 func (l *lwt) changesTerm() bool { return l != nil && l.swap.Set.T }

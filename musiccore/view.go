@@ -234,7 +234,7 @@ func (k *key) mergeRead(now Now, id CommandID, r *Row) {
 		return
 	}
 	row, ok := *r, true
-	if v.state == rowPresent && v.read.completes && id > v.decidedAfter && r.before(v.row) {
+	if v.state == rowPresent && v.read.completes && id > v.decidedAfter && r.before(v.row) && !k.lwt.mayBeUnderWay() {
 		k.rowWentBack(now)
 	}
 	if v.state == rowUnread {
