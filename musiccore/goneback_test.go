@@ -102,11 +102,19 @@ func TestALateReadDoesNotShowThatTheRowWentBack(t *testing.T) {
 	h.expectState(next, StateHeld)
 }
 
-// An LWT under way is not given up where the row has gone back: it could be applied later, beside the next
-// one (H3).
+// An LWT under way is not given up where the row has gone back, or is gone: it could be applied later, beside
+// the next one (H3).
 func TestTheRowGoesBackUnderAnLWT(t *testing.T) {
 	h, s := idleAfterOlder(t)
-	before := *s.row
+	goesUnderAnLWT(t, h, s, sees(*s.row), 3)
+	h, s = idleAfterOlder(t)
+	s.row = nil
+	goesUnderAnLWT(t, h, s, Result{Status: StatusDone}, 1)
+}
+
+// goesUnderAnLWT sends an LWT, has the lock row read as it is shown while it is under way, and expects the next reference.
+func goesUnderAnLWT(t *testing.T, h *harness, s *fakeStore, shown Result, next LockRef) {
+	t.Helper()
 	op := h.lock(Request{Wait: time.Minute})
 	id, _ := commandOf[Apply](h)
 	for range 6 {
@@ -115,12 +123,12 @@ func TestTheRowGoesBackUnderAnLWT(t *testing.T) {
 			_, isRead := c.Action.(ReadRow)
 			require.True(t, isRead, "beside the LWT under way: %+v", c.Action)
 			read, _ := commandOf[ReadRow](h)
-			h.reply(read, sees(before))
+			h.reply(read, shown)
 		}
 		h.advance(time.Second)
 	}
 	h.reply(id, Result{Status: StatusRefused})
 	h.runFor(s, 5*time.Second)
-	require.EqualValues(t, 3, h.expectState(op, StateHeld).Ref)
+	require.EqualValues(t, next, h.expectState(op, StateHeld).Ref)
 	require.Len(t, h.alarms, 1)
 }

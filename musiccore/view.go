@@ -264,6 +264,7 @@ func (k *key) mergeNoRow(now Now, id CommandID) {
 	case v.state == rowUnread:
 		v.state = rowAbsent
 	case v.state != rowPresent || !v.read.quorum:
+	case v.shownBy(id) && k.lwt.mayBeUnderWay(): // the read after it decides
 	case v.shownBy(id):
 		k.invariantBroken(now, "I1", "the lock row has vanished: references will start again from 1")
 		k.forgetRow(now)
