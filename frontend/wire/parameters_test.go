@@ -71,8 +71,14 @@ func TestNegativeLengthsOfBoundValues(t *testing.T) {
 		version, last byte
 		null, bad     bool
 	}{
-		{3, 0xff, true, false}, {3, 0xfe, true, false}, {3, 0xfd, true, false},
-		{4, 0xff, true, false}, {4, 0xfe, false, false}, {4, 0xfd, false, true}, {5, 0xfe, false, false}, {5, 0xfd, false, true},
+		{3, 0xff, true, false},
+		{3, 0xfe, true, false},
+		{3, 0xfd, true, false},
+		{4, 0xff, true, false},
+		{4, 0xfe, false, false},
+		{4, 0xfd, false, true},
+		{5, 0xfe, false, false},
+		{5, 0xfd, false, true},
 	} {
 		body := []byte{0, 1, 1, 0, 1, 0xff, 0xff, 0xff, o.last}
 		if o.version == 5 {
