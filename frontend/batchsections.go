@@ -348,29 +348,32 @@ func (m *batchSections) send() *wire.Failure {
 		m.giveBack(m.keys)
 		return f
 	}
-	if t := m.closed(); t != nil {
+	if f := m.closed(); f != nil {
 		if c.unwatch(stream).sent != nil {
 			m.giveBack(m.keys)
 		}
 		c.streams.End(stream)
-		return refusal.TryAgain(t, "it has just become critical")
+		return f
 	}
 	c.server.Stats.Count(c.id, m.header.OpCode, traffic.Fenced)
 	c.send(raw)
 	return nil
 }
 
-// closed returns a table whose writes needed no lock when the batch was read and need one now, or may
-// need one since it was dropped meanwhile, or nil.
-func (m *batchSections) closed() *catalog.Table {
+// closed returns an error if a table whose writes needed no lock when the batch was read needs one now, or
+// may need one, since it was dropped and made anew.
+func (m *batchSections) closed() *wire.Failure {
 	for i := range m.children {
 		if m.of[i] != nil {
 			continue
 		}
 		for _, name := range m.children[i].unlockedTables {
-			t := m.conn.server.Tables.Of(name[0], name[1])
-			if now := t.Critical(); unlistedOf([]*catalog.Table{t}) != nil || now != nil && now.Unlocked != catalog.Allow {
-				return t
+			key := classify.TableKey(name[0] + "\x00" + name[1])
+			if name[0] != "" && !m.conn.server.Tables.InSchema(key) {
+				return notRead(name)
+			}
+			if t := m.conn.server.Tables.Find(key); t != nil && plainWriteAccess(t.Critical()) != accessForward {
+				return refusal.TryAgain(t, "it has just become critical")
 			}
 		}
 	}

@@ -226,6 +226,40 @@ func TestATableThatChangesWhileABatchWaits(t *testing.T) {
 	assert.Equal(t, []int{1, 1}, []int{unlocked, ended})
 }
 
+// A table beside those with locks that is not in the schema may have been made since as a critical one, also while the batch waits
+// for its locks: then the batch is not sent.
+func TestABatchBesideATableThatWasNotRead(t *testing.T) {
+	r, client, backend, l := sectionsRig(t, dialect{version: v4})
+	known := [][2]string{{"bank", "accounts"}, {"bank", "other"}}
+	readings := 0
+	r.server.CatchUp = func([2]string) { readings++ }
+	texts := []string{"UPDATE bank.accounts SET n = 1 WHERE id = 'q'", "INSERT INTO bank.plain (id) VALUES (1)"}
+	ways := []message.Message{
+		query("BEGIN BATCH " + texts[0] + "; " + texts[1] + "; APPLY BATCH"),
+		&message.Batch{Children: []*message.BatchChild{{Query: texts[0]}, {Query: texts[1]}}},
+	}
+	r.server.Tables.Read(known)
+	for i, m := range ways {
+		client.send(1, m)
+		assert.Equal(t, `SELECT * FROM "bank"."plain"`, backend.answer(1).(*message.Prepare).Query)
+		backend.send(1, &message.Invalid{ErrorMessage: "table plain does not exist"})
+		assert.Equal(t, "table plain does not exist", client.failure(1).GetErrorMessage())
+		assert.Equal(t, i+1, readings)
+	}
+	locked, _, _ := l.drained()
+	assert.Empty(t, locked)
+
+	r.server.Locks = &changingLocks{sectionLocks: l, change: func() { r.server.Tables.Read(known) }}
+	for _, m := range ways {
+		r.server.Tables.Read(append(known, [2]string{"bank", "plain"}))
+		client.send(1, m)
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_UNAVAILABLE: bank.plain has just been created: nothing was done")
+		relayed(client, backend, 2, query("SELECT a FROM b.c"), rows(nil))
+		_, unlocked, ended := l.drained()
+		assert.Equal(t, []int{1, 1}, []int{unlocked, ended})
+	}
+}
+
 // changingLocks have the tables change while a ticket is asked for.
 type changingLocks struct {
 	*sectionLocks

@@ -37,10 +37,15 @@ func (d decision) on(unlisted *[2]string) decision {
 	if unlisted == nil || d.route == relay.NeedWhole {
 		return d
 	}
-	return intercepted(&unlistedTable{otherwise: d, askTable: askTable{name: *unlisted, failure: &wire.Failure{
+	return intercepted(&unlistedTable{otherwise: d, askTable: askTable{name: *unlisted, failure: notRead(*unlisted)}})
+}
+
+// notRead returns the error for a write on a table that is not in the schema as last read, if it exists.
+func notRead(name [2]string) *wire.Failure {
+	return &wire.Failure{
 		Code: primitive.ErrorCodeOverloaded,
-		Text: "MUSIC_UNAVAILABLE: " + strings.Join(unlisted[:], ".") + " has just been created: nothing was done, try again",
-	}}})
+		Text: "MUSIC_UNAVAILABLE: " + strings.Join(name[:], ".") + " has just been created: nothing was done, try again",
+	}
 }
 
 // decideUnlisted decides about a request on an unlisted table. The schema is read and the request
@@ -52,13 +57,13 @@ func (c *conn) decideUnlisted(opcode primitive.OpCode, u *unlistedTable) decisio
 		return decision{route: relay.Defer}
 	}
 	switch u.otherwise.action.(type) {
-	case executeBatch, *executeLock, *preparedLockStatement:
-		return intercepted(&u.askTable)
-	}
-	if u.otherwise.route != relay.Forward || opcode == primitive.OpCodePrepare {
+	case refuse, *askTable:
 		return u.otherwise
 	}
-	return intercepted(&u.askTable)
+	if t := c.classifier.Named(u.name); opcode == primitive.OpCodePrepare || t != nil && t.Critical() != nil {
+		return u.otherwise
+	}
+	return intercepted(&u.askTable) // also where only another table of a batch is critical
 }
 
 // unlistedOf returns the keyspace and name of one of the tables that is not in the schema as last
