@@ -94,7 +94,7 @@ func unanswered(err error) bool {
 		return code == gocql.ErrCodeServer || 0x1000 <= code && code <= 0x1fff || dropped(err)
 	}
 	for _, silence := range []error{
-		gocql.ErrTimeoutNoResponse, gocql.ErrConnectionClosed, gocql.ErrNoConnections, gocql.ErrNoStreams, gocql.ErrTooManyTimeouts,
+		gocql.ErrTimeoutNoResponse, gocql.ErrConnectionClosed, gocql.ErrNoConnections, gocql.ErrNoStreams,
 		gocql.ErrUnavailable, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF,
 	} {
 		if errors.Is(err, silence) {
