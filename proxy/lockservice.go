@@ -136,7 +136,7 @@ func (p *process) newLockService(commands context.Context, c *connections, adver
 	reader := schemaReader{session: c.session, release: c.release, locality: c.locality, home: p.home.id, rules: &p.critical}
 	s.schema = newSchema(reader, s.tables, critical, s.heartbeat, s.locks.each)
 	s.watchdog = newWatchdog(options.SessionLease, s.heartbeat.resign, s.locks.shards, p.log)
-	s.peers = peer.NewServer(channel.Secret, s.heartbeat.id, local{s.locks}, sampled(p.log))
+	s.peers = peer.NewServer(channel.Secret, s.heartbeat.id, local{s.locks}, local{s.locks}, sampled(p.log))
 	return s
 }
 

@@ -270,12 +270,12 @@ func (l *locks) List(only musiccore.Key) (all []musiccore.Listing, missing []str
 	return all, missing
 }
 
-// local gives other proxies access to this proxy's core: it implements peer.Core.
-// Who asks for a reference takes it for one of this session, so the cache of those that are
+// local gives other proxies access to this proxy's core: it implements peer.Sections and
+// peer.Queues. Who asks for a reference takes it for one of this session, so the cache of those that are
 // elsewhere is not believed: it may be older than a Takeover.
 type local struct{ locks *locks }
 
-// Lock implements peer.Core.
+// Lock implements peer.Sections.
 func (l local) Lock(ctx context.Context, k musiccore.Key, q musiccore.Request, to musiccore.SessionID) musiccore.Answer {
 	q.Via = to
 	l.locks.forget(refKey{k, q.Ref})
@@ -286,7 +286,7 @@ func (l local) Lock(ctx context.Context, k musiccore.Key, q musiccore.Request, t
 	return a
 }
 
-// Unlock implements peer.Core.
+// Unlock implements peer.Sections.
 func (l local) Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client, back musiccore.Return) musiccore.Answer {
 	l.locks.forget(refKey{k, r})
 	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
@@ -294,7 +294,7 @@ func (l local) Unlock(ctx context.Context, k musiccore.Key, r musiccore.LockRef,
 	})
 }
 
-// Begin implements peer.Core.
+// Begin implements peer.Sections.
 func (l local) Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, to musiccore.SessionID) musiccore.Answer {
 	l.locks.forget(refKey{k, r})
 	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) {
@@ -302,7 +302,7 @@ func (l local) Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, 
 	})
 }
 
-// End implements peer.Core.
+// End implements peer.Sections.
 func (l local) End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
 	v, wait := l.locks.End(t, o)
 	if wait != nil {
@@ -311,17 +311,17 @@ func (l local) End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
 	return v
 }
 
-// Force implements peer.Core.
+// Force implements peer.Queues.
 func (l local) Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, f frontend.Force) musiccore.Answer {
 	return await(ctx, func(done func(musiccore.Answer)) (musiccore.Answer, func()) { return l.locks.forceHere(k, r, f, done) })
 }
 
-// List implements peer.Core.
+// List implements peer.Queues.
 func (l local) List(only musiccore.Key, most int) []musiccore.Listing {
 	return l.locks.listHere(only, most)
 }
 
-// Hear implements peer.Core.
+// Hear implements peer.Queues.
 func (l local) Hear(h musiccore.Hint) {
 	l.locks.of(h.Key).call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Hear(now, h) })
 }

@@ -162,7 +162,7 @@ func startStation(t testing.TB, c *cluster, change ...func(*musiccore.Options)) 
 		peers:   peer.NewClient(peer.Channel{Wait: options.Wait, OpTimeout: options.OpTimeout}, &s.life.others, zerolog.Nop(), registry),
 		reports: reports{newAudit(zerolog.New(s.audited), "all", "here", s.tables), newLockMetrics(registry, s.tables, []config.TableName{{Keyspace: "bank", Table: "accounts"}})},
 	})
-	s.server = peer.NewServer("", s.life.id, local{s.locks}, zerolog.Nop())
+	s.server = peer.NewServer("", s.life.id, local{s.locks}, local{s.locks}, zerolog.Nop())
 	answering, hangUp := context.WithCancel(ctx)
 	var served sync.WaitGroup
 	served.Go(func() { s.server.Serve(answering, ln) })

@@ -72,7 +72,7 @@ func (c *fakeCore) hints() []musiccore.Hint {
 	return append([]musiccore.Hint(nil), c.heard...)
 }
 
-// Lock implements Core.
+// Lock implements Sections.
 func (c *fakeCore) Lock(ctx context.Context, _ musiccore.Key, q musiccore.Request, _ musiccore.SessionID) musiccore.Answer {
 	c.note("lock %d", q.Ref)
 	if c.lock != nil {
@@ -82,7 +82,7 @@ func (c *fakeCore) Lock(ctx context.Context, _ musiccore.Key, q musiccore.Reques
 	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: q.Ref}}
 }
 
-// Unlock implements Core.
+// Unlock implements Sections.
 func (c *fakeCore) Unlock(_ context.Context, k musiccore.Key, r musiccore.LockRef, by musiccore.Client, back musiccore.Return) musiccore.Answer {
 	if back.Ticket.OK() && back.Ticket.Key == k {
 		c.note("unlock %d by %s, %d comes back as %d, lent by %x", r, by.Role, back.Ticket.Number, back.Outcome, back.Ticket.Lender[:1])
@@ -92,7 +92,7 @@ func (c *fakeCore) Unlock(_ context.Context, k musiccore.Key, r musiccore.LockRe
 	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: r}}
 }
 
-// Begin implements Core.
+// Begin implements Sections.
 func (c *fakeCore) Begin(ctx context.Context, _ musiccore.Key, r musiccore.LockRef, _ musiccore.Kind, _ musiccore.SessionID) musiccore.Answer {
 	c.note("begin %d", r)
 	if c.begin != nil {
@@ -101,7 +101,7 @@ func (c *fakeCore) Begin(ctx context.Context, _ musiccore.Key, r musiccore.LockR
 	return musiccore.Answer{Ticket: ticket()}
 }
 
-// End implements Core.
+// End implements Sections.
 func (c *fakeCore) End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict {
 	c.note("end %d as %d, lent by %x", t.Number, o, t.Lender[:1])
 	return musiccore.VerdictTell
@@ -110,13 +110,13 @@ func (c *fakeCore) End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdic
 // ended is what the fake core notes when its own ticket comes back.
 func ended(o musiccore.Outcome) string { return fmt.Sprintf("end 3 as %d, lent by 00", o) }
 
-// Force implements Core.
+// Force implements Queues.
 func (c *fakeCore) Force(_ context.Context, _ musiccore.Key, r musiccore.LockRef, f frontend.Force) musiccore.Answer {
 	c.note("force %d by %s", r, f)
 	return musiccore.Answer{Grant: musiccore.Grant{Applied: true, Ref: r}}
 }
 
-// List implements Core.
+// List implements Queues.
 func (c *fakeCore) List(only musiccore.Key, _ int) []musiccore.Listing {
 	c.note("list")
 	if c.long > 0 {
@@ -125,7 +125,7 @@ func (c *fakeCore) List(only musiccore.Key, _ int) []musiccore.Listing {
 	return []musiccore.Listing{{Key: only, Ref: 1}}
 }
 
-// Hear implements Core.
+// Hear implements Queues.
 func (c *fakeCore) Hear(h musiccore.Hint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +188,7 @@ func (c *cluster) start(p config.Peers) *proxy {
 	c.directory.set(x.id, address)
 	channel := Channel{Secret: string(p.Secret), Certs: source, Wait: musiccore.Defaults().Wait, OpTimeout: musiccore.Defaults().OpTimeout}
 	x.client = NewClient(channel, c.directory, zerolog.Nop(), prometheus.NewRegistry())
-	x.server = NewServer(channel.Secret, func() musiccore.SessionID { return x.id }, x.core, zerolog.Nop())
+	x.server = NewServer(channel.Secret, func() musiccore.SessionID { return x.id }, x.core, x.core, zerolog.Nop())
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() { x.server.Serve(ctx, ln) })

@@ -47,10 +47,10 @@ const (
 	listingBytes = 256     // more than what a listing takes beside its key and its owner
 )
 
-// Core carries out what other proxies ask of this one's core. A method that takes a context blocks
+// Sections carries out operations on the references of this proxy's own session. Each method blocks
 // until the core's answer. If ctx ends before, the operation is cancelled and the answer has an
 // error. Apart from that the errors are those of frontend.Locker and frontend.OperationGuard.
-type Core interface {
+type Sections interface {
 	// Lock is LOCK with a reference, or for a new one with PlaceBlock; a Grant of that comes with a loan
 	// to session to.
 	Lock(ctx context.Context, k musiccore.Key, q musiccore.Request, to musiccore.SessionID) musiccore.Answer
@@ -60,6 +60,10 @@ type Core interface {
 	Begin(ctx context.Context, k musiccore.Key, r musiccore.LockRef, kind musiccore.Kind, to musiccore.SessionID) musiccore.Answer
 	// End ends an operation by its ticket, and blocks until the verdict.
 	End(t musiccore.Ticket, o musiccore.Outcome) musiccore.Verdict
+}
+
+// Queues gives access to the queues of this proxy's keys.
+type Queues interface {
 	// Force ends the lock of a reference if it is held at this proxy. It blocks until the answer.
 	Force(ctx context.Context, k musiccore.Key, r musiccore.LockRef, f frontend.Force) musiccore.Answer
 	// List returns at most so many holders and waiters at this proxy; if only is not zero, those of
@@ -72,7 +76,8 @@ type Core interface {
 // Server carries out other proxies' questions: operations on the references of this proxy's
 // session.
 type Server struct {
-	core     Core
+	sections Sections
+	queues   Queues
 	session  func() musiccore.SessionID
 	seal     seal
 	seen     nonces
@@ -83,8 +88,8 @@ type Server struct {
 
 // NewServer returns a server; Serve starts it. session returns the proxy's own session: a question
 // to any other is refused. log should be sampled: any client that reaches the port can cause lines.
-func NewServer(secret string, session func() musiccore.SessionID, core Core, log zerolog.Logger) *Server {
-	return &Server{core: core, session: session, seal: seal(secret), log: log, large: make(chan struct{}, largeAtOnce)}
+func NewServer(secret string, session func() musiccore.SessionID, s Sections, q Queues, log zerolog.Logger) *Server {
+	return &Server{sections: s, queues: q, session: session, seal: seal(secret), log: log, large: make(chan struct{}, largeAtOnce)}
 }
 
 // Listen opens the port for other proxies and returns the address that they dial. [Server.Serve]
@@ -227,14 +232,14 @@ func (s *Server) lock(ctx context.Context, q question) reply {
 		return replyTo(musiccore.Answer{Err: musiccore.ErrDraining})
 	}
 	q.Lock.Ref = q.Ref
-	a := s.core.Lock(ctx, q.Key.key(), *q.Lock, q.lendTo())
+	a := s.sections.Lock(ctx, q.Key.key(), *q.Lock, q.lendTo())
 	switch {
 	case ctx.Err() == nil:
 	case q.OwnToken && q.Ref == 0 && a.Grant.Ref != 0:
 		unused := musiccore.Return{Ticket: a.Ticket, Outcome: musiccore.OutcomeRefused}
-		s.core.Unlock(context.WithoutCancel(ctx), q.Key.key(), a.Grant.Ref, q.Lock.By, unused)
+		s.sections.Unlock(context.WithoutCancel(ctx), q.Key.key(), a.Grant.Ref, q.Lock.By, unused)
 	case a.Ticket.OK():
-		s.core.End(a.Ticket, musiccore.OutcomeRefused)
+		s.sections.End(a.Ticket, musiccore.OutcomeRefused)
 	}
 	return replyTo(a)
 }
@@ -245,7 +250,7 @@ func (s *Server) unlock(ctx context.Context, q question) reply {
 	if q.Ticket != nil {
 		back = musiccore.Return{Ticket: q.ticket(), Outcome: q.Outcome}
 	}
-	return replyTo(s.core.Unlock(ctx, q.Key.key(), q.Ref, q.By, back))
+	return replyTo(s.sections.Unlock(ctx, q.Key.key(), q.Ref, q.By, back))
 }
 
 // begin lends a ticket. If the sender no longer waits for it, it has not been used and is ended at
@@ -254,9 +259,9 @@ func (s *Server) begin(ctx context.Context, q question) reply {
 	if s.draining.Load() {
 		return replyTo(musiccore.Answer{Err: musiccore.ErrDraining})
 	}
-	a := s.core.Begin(ctx, q.Key.key(), q.Ref, q.Kind, q.lendTo())
+	a := s.sections.Begin(ctx, q.Key.key(), q.Ref, q.Kind, q.lendTo())
 	if a.Ticket.OK() && ctx.Err() != nil {
-		s.core.End(a.Ticket, musiccore.OutcomeRefused)
+		s.sections.End(a.Ticket, musiccore.OutcomeRefused)
 	}
 	return replyTo(a)
 }
@@ -266,18 +271,18 @@ func (s *Server) end(_ context.Context, q question) reply {
 	if q.Ticket == nil {
 		return reply{}
 	}
-	return reply{Verdict: s.core.End(q.ticket(), q.Outcome)}
+	return reply{Verdict: s.sections.End(q.ticket(), q.Outcome)}
 }
 
 // force ends the lock of a reference that is held at this proxy.
 func (s *Server) force(ctx context.Context, q question) reply {
-	return replyTo(s.core.Force(ctx, q.Key.key(), q.Ref, frontend.Force{By: q.By, Reason: q.Reason}))
+	return replyTo(s.queues.Force(ctx, q.Key.key(), q.Ref, frontend.Force{By: q.By, Reason: q.Reason}))
 }
 
 // hint passes hints to the core.
 func (s *Server) hint(_ context.Context, q question) reply {
 	for _, w := range q.Hints {
-		s.core.Hear(w.hint(musiccore.SessionID(q.Session)))
+		s.queues.Hear(w.hint(musiccore.SessionID(q.Session)))
 	}
 	return reply{}
 }
@@ -286,7 +291,7 @@ func (s *Server) hint(_ context.Context, q question) reply {
 func (s *Server) list(_ context.Context, q question) reply {
 	var r reply
 	left := maxListing
-	for _, l := range s.core.List(q.Key.key(), MaxListed+1) {
+	for _, l := range s.queues.List(q.Key.key(), MaxListed+1) {
 		left -= listingBytes + 2*len(l.Key.PK) + 6*len(l.Owner) // at most, in JSON
 		if len(r.Locks) == MaxListed || left < 0 {
 			r.More = true

@@ -45,7 +45,7 @@ func (pipes) Accept() (net.Conn, error) {
 // does not, nor does one on a connection on which a proxy has asked before.
 func TestStrangersHaveLittleRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := NewServer(secret, func() musiccore.SessionID { return musiccore.SessionID{1} }, &fakeCore{}, zerolog.Nop())
+		s := NewServer(secret, func() musiccore.SessionID { return musiccore.SessionID{1} }, &fakeCore{}, &fakeCore{}, zerolog.Nop())
 		l := connlimit.New(pipes{}, connlimit.Limits{Untrusted: maxUntrusted, PerAddress: maxEach, Trusted: maxTrusted})
 		gone, begun := make(chan struct{}), new(atomic.Int32)
 		ask := func(body io.Reader, size int64, trusted bool) (status int) {
