@@ -97,6 +97,7 @@ func (q *Request) list() string {
 // before ports, since a port is then that of a node at one of those addresses.
 func (q *Request) askAddresses(p *wire.Parameters) {
 	meant := q.nodes
+	q.translated = map[int]bool{}
 	for _, ports := range []bool{false, true} {
 		for _, r := range q.statement.Where {
 			column := q.name(r.Column)
@@ -105,11 +106,7 @@ func (q *Request) askAddresses(p *wire.Parameters) {
 			}
 			var found []Node
 			again := q.translate(r, p, func(shown []byte) []byte {
-				for _, n := range nodesAt(meant, shown) {
-					if !slices.Contains(found, n) { // the address may be listed often
-						found = append(found, n)
-					}
-				}
+				found = addNodesAt(found, meant, shown)
 				return nodeValue(meant, column, shown)
 			})
 			if !ports && !again {
@@ -119,10 +116,10 @@ func (q *Request) askAddresses(p *wire.Parameters) {
 	}
 }
 
-// nodesAt returns the nodes whose proxy has an address.
-func nodesAt(nodes []Node, shown []byte) (found []Node) {
+// addNodesAt adds the nodes whose proxy has an address, each once: the address may be listed often.
+func addNodesAt(found, nodes []Node, shown []byte) []Node {
 	for i := range nodes {
-		if nodes[i].isAt(shown) {
+		if nodes[i].isAt(shown) && !slices.Contains(found, nodes[i]) {
 			found = append(found, nodes[i])
 		}
 	}
@@ -137,12 +134,11 @@ func (q *Request) translate(r rewrite.Relation, p *wire.Parameters, to func([]by
 	for _, term := range append(slices.Clip(r.Values), r.Value) {
 		if term.Kind == rewrite.TermMarker {
 			i := q.bound(term, column, p)
-			if q.translated[i] {
+			switch {
+			case i < 0:
+			case q.translated[i]:
 				again = true
-			} else if i >= 0 {
-				if q.translated == nil {
-					q.translated = map[int]bool{}
-				}
+			default:
 				q.translated[i] = true
 				p.Values[i] = translateValue(p.Values[i], r.Op == rewrite.OpIn && len(r.Values) == 0, to)
 			}
