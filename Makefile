@@ -33,8 +33,8 @@ test: ## everything that CI runs: vet, unit tests and the whole against real Cas
 	for module in integration/bench integration/evaluate integration/apps/shop/go clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
 	drawn=$$($(DRAWN)); \
 	$(GO) test -race -timeout 25m $$($(GO) list ./... | grep -v -e '^music/integration' -e '^music/model' -e '^music/cmd/music-demo' | grep -vxF "$$drawn"); \
-	$(GO) test -race -timeout 25m $$drawn -rapid.seed=1
-	$(GO) test -run '^TestSimulation$$' ./musiccore -sim.seeds=20000
+	$(GO) test -race -timeout 25m $$drawn -rapid.seed=1 -rapid.checks=60
+	$(GO) test -run '^TestSimulation$$' ./musiccore -sim.seeds=12000
 	$(GO) test -run 'TakeNoMemory$$|AllocatesLittle$$' ./frontend
 	$(GO) test -v -timeout 15m ./model | grep -v -e '^=== ' -e '^  *--- PASS'
 	$(GO) test -race -timeout 45m -count=1 -p 1 music/cmd/music-demo music/integration/...
