@@ -195,7 +195,7 @@ func limitSettings() []setting {
 			},
 		},
 		{
-			name: "backend-timeout", usage: "how long Cassandra may be silent while it owes an answer, or owe one that a table waits for to become critical, before its connection counts as lost; longer than its own time-outs",
+			name: "backend-timeout", usage: "how long Cassandra may be silent while it owes an answer (or owe one that a table has to wait for to become critical) before its connection counts as lost; longer than its own time-outs",
 			field: func(c *Config) field { return duration(&c.Limits.BackendTimeout, time.Second, time.Hour) },
 		},
 		{
