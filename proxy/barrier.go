@@ -136,7 +136,7 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 		query = s.session.Query("UPDATE music.tables SET closed = ?, settings = ? WHERE id = ? IF settings = ? AND closed = ?",
 			int64(closed), t.Settings.String(), gocql.UUID(t.ID), old, int64(t.stored.closed))
 	}
-	applied, err := query.Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
+	applied, err := cas(ctx, query, map[string]any{})
 	if err != nil {
 		return fmt.Errorf("raise closed of %s: %w", t, err)
 	}
@@ -150,9 +150,8 @@ func (s *schema) raise(ctx context.Context, t *dataTable, old string) error {
 // retire stores that a table is no longer critical, so that closed is raised again if it becomes
 // critical again. An LWT that comes late finds another closed then, and changes nothing.
 func (s *schema) retire(ctx context.Context, t *dataTable) error {
-	_, err := s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ? AND closed = ?",
-		plainSettings, gocql.UUID(t.ID), t.Settings.String(), int64(cmp.Or(t.Closed, t.stored.closed))).
-		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
+	_, err := cas(ctx, s.session.Query("UPDATE music.tables SET settings = ? WHERE id = ? IF settings = ? AND closed = ?",
+		plainSettings, gocql.UUID(t.ID), t.Settings.String(), int64(cmp.Or(t.Closed, t.stored.closed))), map[string]any{})
 	if err != nil {
 		return fmt.Errorf("retire %s: %w", t, err)
 	}

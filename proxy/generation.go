@@ -71,7 +71,7 @@ func (s *schema) generation(ctx context.Context, t *dataTable, sure func() bool)
 	if g.first > frontend.MaxRef {
 		return nil, fmt.Errorf("%w: %s", errUsedUp, t)
 	}
-	applied, err := begin.Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
+	applied, err := cas(ctx, begin, map[string]any{})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("begin a generation of %s: %w", t, err)
@@ -148,11 +148,6 @@ func (g *generation) raise(ctx context.Context, s *gocql.Session, last int64) er
 func (g *generation) swapLast(ctx context.Context, s *gocql.Session, last, next int64, now map[string]any) (applied bool, err error) {
 	return cas(ctx, s.Query("UPDATE music.generations SET last = ? WHERE keyspace_name = ? AND table_name = ? IF companion = ? AND last = ?",
 		next, g.keyspace, g.table, gocql.UUID(g.companion), last), now)
-}
-
-// cas carries out an LWT of keyspace music.
-func cas(ctx context.Context, q *gocql.Query, now map[string]any) (applied bool, err error) {
-	return q.Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, now)
 }
 
 // makeCompanion creates the companion of a table that has none at the node that was read. late

@@ -102,6 +102,11 @@ func musicTables() []musicTable {
 	}
 }
 
+// cas carries out an LWT of keyspace music; now is what was there instead, if it was not applied.
+func cas(ctx context.Context, q *gocql.Query, now map[string]any) (applied bool, err error) {
+	return q.Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, now)
+}
+
 // dropped reports whether err shows that keyspace music, or a table in it, does not exist.
 func dropped(err error) bool {
 	var refused gocql.RequestError

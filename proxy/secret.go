@@ -116,7 +116,6 @@ func makeSecret(ctx context.Context, s *gocql.Session) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Query("UPDATE music.secrets SET chosen = ? WHERE name = 'references' IF chosen = null", id).
-		Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, map[string]any{})
+	_, err = cas(ctx, s.Query("UPDATE music.secrets SET chosen = ? WHERE name = 'references' IF chosen = null", id), map[string]any{})
 	return err
 }
