@@ -1,8 +1,6 @@
 package frontend
 
 import (
-	"slices"
-
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/catalog"
@@ -107,26 +105,23 @@ func (c *conn) abandonSent(f *sentOperation) {
 
 // byPosition converts values bound by name to values bound by position, in place. A value is
 // repeated as often as its marker occurs in the statement, so it refuses values that have more than
-// most bytes then. If several values have one name the first counts, as in Cassandra.
+// most bytes then.
 func byPosition(p *wire.Parameters, st *rewrite.Statement, text []byte, most int) *wire.Failure {
 	if len(st.MarkerNames) < st.Markers {
 		return wire.Invalid("MUSIC_SYNTAX: values are bound by name, but not every bind marker has one: name all markers (:name), or bind by position")
 	}
-	given := make(map[string][]byte, len(p.Names))
-	for i, name := range slices.Backward(p.Names) {
-		given[string(name)] = p.Values[i]
-	}
+	given := p.ByName()
 	ordered, size := make([][]byte, 0, st.Markers), 0
 	for _, n := range st.MarkerNames {
 		name := n.AppendTo(nil, text)
-		value, ok := given[string(name)]
+		i, ok := given[string(name)]
 		if n == (rewrite.Name{}) || !ok {
 			return wire.Invalid("MUSIC_SYNTAX: no value is bound to the marker %q", name)
 		}
-		if size += len(value); size > most {
+		if size += len(p.Values[i]); size > most {
 			return wire.Invalid("MUSIC_REFUSED: with its values repeated for each marker of their names the request has more than %d bytes: write fewer markers of one name", most)
 		}
-		ordered = append(ordered, value)
+		ordered = append(ordered, p.Values[i])
 	}
 	p.Values, p.Names = ordered, nil
 	p.Flags &^= primitive.QueryFlagValueNames

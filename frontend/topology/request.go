@@ -163,10 +163,7 @@ func (q *Request) bound(term rewrite.Term, column string, p *wire.Parameters) in
 		column = q.name(term.Name)
 	}
 	if q.named == nil {
-		q.named = make(map[string]int, len(p.Names))
-		for i, name := range slices.Backward(p.Names) { // the first of equal ones counts
-			q.named[string(name)] = i
-		}
+		q.named = p.ByName()
 	}
 	if i, ok := q.named[column]; ok {
 		return i

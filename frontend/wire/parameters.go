@@ -96,6 +96,16 @@ func (p *Parameters) readValues(room [][]byte, cur *Cursor, version byte) {
 	}
 }
 
+// ByName returns the indexes of the values that are bound by name. If several have one name the first
+// counts, as in Cassandra.
+func (p *Parameters) ByName() map[string]int {
+	all := make(map[string]int, len(p.Names))
+	for i, name := range slices.Backward(p.Names) {
+		all[string(name)] = i
+	}
+	return all
+}
+
 // Clone returns a copy that no longer refers to the body it was read from.
 func (p Parameters) Clone() Parameters {
 	own := make([]byte, 0, p.Size())
