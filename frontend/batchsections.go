@@ -368,7 +368,7 @@ func (m *batchSections) closed() *wire.Failure {
 			continue
 		}
 		for _, name := range m.children[i].unlockedTables {
-			key := classify.TableKey(name[0] + "\x00" + name[1])
+			key := catalog.Key(name[0], name[1])
 			if name[0] != "" && !m.conn.server.Tables.InSchema(key) {
 				return notRead(name)
 			}

@@ -78,7 +78,7 @@ func (s *schema) forAll(change frontend.SchemaChange) bool {
 // named returns the table that a change names, and its state; both may be nil. It keeps nothing of a name,
 // since DROP TABLE IF EXISTS may name anything.
 func (s *schema) named(change frontend.SchemaChange) (table *catalog.Table, now *catalog.Critical) {
-	if table = s.tables.Find([]byte(change.Keyspace + "\x00" + change.Name)); table != nil {
+	if table = s.tables.Find(catalog.Key(change.Keyspace, change.Name)); table != nil {
 		now = table.Critical()
 	}
 	return table, now

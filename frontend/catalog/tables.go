@@ -190,11 +190,11 @@ func NewTables() *Tables {
 	return t
 }
 
-// appendTableKey appends the key under which a table is stored: keyspace and name with a zero byte
-// between them, which neither can contain.
-func appendTableKey(dst []byte, keyspace string, table []byte) []byte {
-	dst = append(append(dst, keyspace...), 0)
-	return append(dst, table...)
+// Key returns the key under which a table is stored: keyspace and name with a zero byte between them,
+// which neither can contain.
+func Key(keyspace, table string) []byte {
+	key := append(make([]byte, 0, len(keyspace)+1+len(table)), keyspace...)
+	return append(append(key, 0), table...)
 }
 
 // Find returns the table of a key (a keyspace, a zero byte and a name), or nil if Of was never
@@ -203,7 +203,7 @@ func (t *Tables) Find(key []byte) *Table { return (*t.byName.Load())[string(key)
 
 // Of returns the Table of a name, and creates it if there is none yet.
 func (t *Tables) Of(keyspace, name string) *Table {
-	key := string(appendTableKey(nil, keyspace, []byte(name)))
+	key := string(Key(keyspace, name))
 	if found := (*t.byName.Load())[key]; found != nil {
 		return found
 	}
@@ -226,7 +226,7 @@ func (t *Tables) Of(keyspace, name string) *Table {
 func (t *Tables) Read(names [][2]string) {
 	all := make(map[string]struct{}, len(names))
 	for _, name := range names {
-		all[string(appendTableKey(nil, name[0], []byte(name[1])))] = struct{}{}
+		all[string(Key(name[0], name[1]))] = struct{}{}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -194,7 +194,7 @@ func (c *Classifier) TableKey(text []byte, ks, table rewrite.Name, keyspace stri
 
 // Named returns the Table of a keyspace and name, or nil if catalog.Tables has none.
 func (c *Classifier) Named(name [2]string) *catalog.Table {
-	return c.lookup(TableKey(name[0] + "\x00" + name[1]))
+	return c.lookup(catalog.Key(name[0], name[1]))
 }
 
 // lookup returns the Table of a key, or nil if catalog.Tables has none.

@@ -51,7 +51,7 @@ func (c *Classifier) readUnclear(text []byte, keyspace string) Result {
 func (c *Classifier) readTransaction(written [][2]string, keyspace string) Result {
 	r := Result{Kind: Unclear}
 	for _, name := range written {
-		key := TableKey(cmp.Or(name[0], keyspace) + "\x00" + name[1])
+		key := TableKey(catalog.Key(cmp.Or(name[0], keyspace), name[1]))
 		r.Unlisted = cmp.Or(c.unlisted(key), r.Unlisted)
 		t := c.lookup(key)
 		if t != nil && t.Critical() != nil {
