@@ -147,6 +147,17 @@ func (l *link) hangUp() {
 	l.change.Broadcast()
 }
 
+// hangUpOnce closes every connection, with what is on its way, and lets new ones through at once.
+func (l *link) hangUpOnce() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.open {
+		_ = c.Close()
+	}
+	l.held = false
+	l.change.Broadcast()
+}
+
 // mend lets new connections through.
 func (l *link) mend() {
 	l.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"music/proxy/peer"
 )
 
-// inTime is less than what any of the faults below would last.
-const inTime = 900 * time.Millisecond
+// inTime is less than what any of the faults below would last: musiccore.Options.OpTimeout and more.
+const inTime = 3 * time.Second
 
 // soon requires that something takes less than inTime.
 func soon(t *testing.T, what string, f func()) {
@@ -116,13 +116,13 @@ func TestAnUnlockIsRepeated(t *testing.T) {
 				sent := between.hold()
 				unlock()
 				between.arrived(sent)
-				between.hangUp()
+				between.hangUpOnce()
 			} else {
 				between.hangUp()
 				unlock()
 				require.Eventually(t, func() bool { return b.failed("unlock") > 0 }, 20*time.Second, time.Millisecond)
+				between.mend()
 			}
-			between.mend()
 			soon(t, "UNLOCK", func() { assert.Equal(t, musiccore.StateReleased, (<-released).Grant.State) })
 			soon(t, "the next one", func() { assert.Equal(t, ref+1, (<-next).Grant.Ref) })
 			assert.Equal(t, last+32, a.put(k, ref+1), "nothing was unsettled")
@@ -267,8 +267,7 @@ func TestAGrantIsLostOnItsWay(t *testing.T) {
 	sent := between.hold()
 	require.NoError(t, a.unlock(k, before).Err)
 	between.arrived(sent)
-	between.hangUp()
-	between.mend()
+	between.hangUpOnce()
 	soon(t, "the grant", func() { assert.Equal(t, musiccore.StateHeld, (<-waits).Grant.State) })
 }
 
@@ -335,7 +334,7 @@ func TestALockThatMovesWaitsNoLonger(t *testing.T) {
 // Nothing is told as done that the lender could not be asked about, and whoever goes on is told so in bounded time;
 // at the lender the lock goes on when the loan is over.
 func TestTheLinkBreaksWhileALoanIsOut(t *testing.T) {
-	a, b, between := linked(t, func(o *musiccore.Options) { o.OpTimeout = inTime })
+	a, b, between := linked(t, func(o *musiccore.Options) { o.OpTimeout = time.Second })
 	k := handingOut(t, a)
 	ref := b.held(k)
 	b.put(k, ref)
