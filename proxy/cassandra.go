@@ -31,19 +31,15 @@ const (
 // knows what may be repeated. It blocks until the cluster answers or ctx ends.
 func openService(ctx context.Context, c config.Cassandra, h *home, log zerolog.Logger) (*gocql.Session, error) {
 	complaint := newStartLog(log.With().Strs("contact_points", c.Addresses()).Logger())
-	for {
-		session, err := connectService(ctx, c, h)
-		if err == nil {
-			return session, nil
-		}
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("reach Cassandra: %w", context.Cause(ctx))
-		}
-		complaint.say(err, "Cassandra cannot be reached yet; the proxy listens for drivers when it can")
-		if !pause(ctx, connectPause) {
-			return nil, fmt.Errorf("reach Cassandra: %w", err)
-		}
+	var session *gocql.Session
+	err := complaint.until(ctx, "Cassandra cannot be reached yet; the proxy listens for drivers when it can", anyError, func() (err error) {
+		session, err = connectService(ctx, c, h)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reach Cassandra: %w", err)
 	}
+	return session, nil
 }
 
 // startLog logs why Cassandra cannot be reached: at once, and then once a minute.
@@ -67,22 +63,29 @@ func (c *startLog) say(err error, meaning string) {
 	c.other.Warn().Err(err).Msg(meaning)
 }
 
-// untilAnswered carries out a step of the start, and does so again as long as Cassandra gives no answer
-// to it: a proxy that starts while nodes are overloaded or cut off waits for them, as it does before the
-// first of them can be reached. Steps may be repeated. It returns the error of what was answered, or of the
-// last try if ctx ends.
-func untilAnswered(ctx context.Context, log zerolog.Logger, step func() error) error {
-	complaint := newStartLog(log)
+// until carries out a step of the start, and does so again after an error that may pass, which it logs with the
+// message meaning. Steps may be repeated. It returns the first error that does not pass, or the last one if ctx ends.
+func (c *startLog) until(ctx context.Context, meaning string, passes func(error) bool, step func() error) error {
 	for {
 		err := step()
-		if err == nil || !unanswered(err) || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || !passes(err) {
 			return err
 		}
-		complaint.say(err, "Cassandra does not answer what the proxy has to know at its start; the proxy listens for drivers when it does")
+		c.say(err, meaning)
 		if !pause(ctx, connectPause) {
 			return err
 		}
 	}
+}
+
+// anyError reports that an error may pass, whatever it is.
+func anyError(error) bool { return true }
+
+// untilAnswered carries out a step of the start until Cassandra answers it: a proxy that starts while nodes are
+// overloaded or cut off waits for them, as it does before the first of them can be reached. It returns the
+// error of what was answered, or of the last try if ctx ends.
+func untilAnswered(ctx context.Context, log zerolog.Logger, step func() error) error {
+	return newStartLog(log).until(ctx, "Cassandra does not answer what the proxy has to know at its start; the proxy listens for drivers when it does", unanswered, step)
 }
 
 // unanswered reports whether err tells that Cassandra has not carried out a statement, or perhaps not,

@@ -32,17 +32,12 @@ func (p *process) awaitIdentity(ctx context.Context) error {
 	if p.cfg.Cassandra.TLSClientsCert == "" {
 		return nil
 	}
-	complaint := newStartLog(p.log)
-	for {
-		err := p.checkIdentity(ctx)
-		if err == nil || errors.Is(err, errIdentity) {
-			return err
-		}
-		complaint.say(err, "clients' connections to Cassandra cannot be opened; the proxy listens for drivers when they can")
-		if !pause(ctx, connectPause) {
-			return fmt.Errorf("reach Cassandra for clients: %w", err)
-		}
+	passes := func(err error) bool { return !errors.Is(err, errIdentity) }
+	err := newStartLog(p.log).until(ctx, "clients' connections to Cassandra cannot be opened; the proxy listens for drivers when they can", passes, func() error { return p.checkIdentity(ctx) })
+	if err != nil {
+		return fmt.Errorf("connect clients to Cassandra: %w", err)
 	}
+	return nil
 }
 
 // watchIdentity repeats the check until ctx ends, since a certificate may be given a role, or

@@ -97,15 +97,11 @@ func unreachable(advertise, node netip.AddrPort) bool {
 
 // reachHome blocks until the home node answers, or ctx ends.
 func (m *members) reachHome(ctx context.Context) error {
-	for {
-		err := m.lookHome(ctx)
-		if err == nil {
-			return nil
-		}
-		if !pause(ctx, lookEvery) {
-			return fmt.Errorf("reach the home node: %w", err)
-		}
+	err := newStartLog(m.log).until(ctx, "the home node does not answer yet; the proxy listens for drivers when it does", anyError, func() error { return m.lookHome(ctx) })
+	if err != nil {
+		return fmt.Errorf("reach the home node: %w", err)
 	}
+	return nil
 }
 
 // lookHome asks the home node for the ring, over the open connection or a new one.

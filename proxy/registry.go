@@ -63,18 +63,15 @@ func (m *members) readAll(ctx context.Context) ([]member, error) {
 
 // readSurely calls readAll until it succeeds or ctx ends.
 func (m *members) readSurely(ctx context.Context) ([]member, error) {
-	for told := false; ; told = true {
-		all, err := m.readAll(ctx)
-		if err == nil {
-			return all, nil
-		}
-		if !told {
-			m.log.Warn().Err(err).Msg("the rows of the other proxies cannot be read yet; the proxy listens for drivers when they can")
-		}
-		if !pause(ctx, lookEvery) {
-			return nil, fmt.Errorf("look at the other proxies: %w", err)
-		}
+	var all []member
+	err := newStartLog(m.log).until(ctx, "the rows of the other proxies cannot be read yet; the proxy listens for drivers when they can", anyError, func() (err error) {
+		all, err = m.readAll(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look at the other proxies: %w", err)
 	}
+	return all, nil
 }
 
 // write writes this proxy's row, that of the home node.
