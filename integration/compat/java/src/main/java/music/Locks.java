@@ -100,7 +100,7 @@ public final class Locks {
     granted(SimpleStatement.newInstance(UNLOCK.replaceFirst("\\?", "'q'").replaceFirst("\\?", Long.toString(first))), "RELEASED");
     Row row = second.toCompletableFuture().get().one();
     same("HELD", row.getString("state"));
-    same(first + 1, row.getLong("lock_ref"));
+    same((first >> 23) + 1, row.getLong("lock_ref") >> 23); // without its tag
     Row update = session.execute(SimpleStatement.newInstance("SELECT balance FROM accounts WHERE branch = :b AND id = :i USING LOCK :r",
         Map.of("b", "q", "i", "x", "r", row.getLong("lock_ref")))).one();
     same(1L, update.getLong("balance"));
