@@ -16,6 +16,7 @@ import (
 	"music/integration/evaluate/experiment"
 	"music/integration/evaluate/ours"
 	"music/integration/evaluate/safety"
+	"music/integration/evaluate/whole"
 )
 
 // stage is a world, and the experiments that are made in it.
@@ -256,8 +257,7 @@ func (e *evaluation) write() error {
 	}
 	others, err := e.others()
 	faults = append(faults, err)
-	err = os.WriteFile(filepath.Join(e.out, "README.md"), []byte(e.report.Markdown(e.before, plots, others...)), 0o644) //nolint:gosec // G306: a report is for everybody
-	return errors.Join(append(faults, err)...)
+	return errors.Join(append(faults, whole.Write(filepath.Join(e.out, "README.md"), e.report.Markdown(e.before, plots, others...)))...)
 }
 
 // others are the pages that parts have written.

@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+
+	"music/integration/evaluate/whole"
 )
 
 // Report is all results so far; it is saved, continued by later runs, and compared with them.
@@ -74,16 +75,7 @@ func (r *Report) Save(path string) error {
 	if err != nil {
 		return fmt.Errorf("save the report: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // G301: a report is for everybody
-		return fmt.Errorf("save the report: %w", err)
-	}
-	if err := os.WriteFile(path+".new", append(text, '\n'), 0o644); err != nil { //nolint:gosec // G306: likewise
-		return fmt.Errorf("save the report: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("save the report: %w", err)
-	}
-	return nil
+	return whole.Write(path, string(text)+"\n")
 }
 
 // Read reads a report; nil if there is no such file.

@@ -15,6 +15,7 @@ import (
 
 	"music/integration/evaluate/judge"
 	"music/integration/evaluate/ours"
+	"music/integration/evaluate/whole"
 )
 
 // Options say which part of the table to fill. The zero value fills all of it.
@@ -202,10 +203,7 @@ func (c *Cell) judge(t *trial, out string) error {
 		}
 	}
 	c.History = "safety/" + strings.NewReplacer(" ", "-", ",", "").Replace(c.System+" "+c.Fault) + ".txt"
-	if err := os.MkdirAll(filepath.Join(out, "safety"), 0o755); err != nil { //nolint:gosec // a report is for everybody
-		return fmt.Errorf("keep a history: %w", err)
-	}
-	return os.WriteFile(filepath.Join(out, c.History), []byte(story(t.history.Ops(), violations)), 0o644) //nolint:gosec // a report is for everybody
+	return whole.Write(filepath.Join(out, c.History), story(t.history.Ops(), violations))
 }
 
 // before is how many operations a story has up to the last of its first violation.
@@ -261,13 +259,5 @@ func (t *table) save(out string) error {
 	if err != nil {
 		return fmt.Errorf("save the table: %w", err)
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil { //nolint:gosec // a report is for everybody
-		return fmt.Errorf("save the table: %w", err)
-	}
-	for name, text := range map[string]string{"safety.json": string(text) + "\n", "safety.md": t.page()} {
-		if err := os.WriteFile(filepath.Join(out, name), []byte(text), 0o644); err != nil { //nolint:gosec // a report is for everybody
-			return fmt.Errorf("save the table: %w", err)
-		}
-	}
-	return nil
+	return errors.Join(whole.Write(filepath.Join(out, "safety.json"), string(text)+"\n"), whole.Write(filepath.Join(out, "safety.md"), t.page()))
 }

@@ -2,6 +2,8 @@ package struck
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"music/integration/evaluate/service"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // result makes a result of puts on one key, each a second after the one before, in one section each, and of events.
@@ -116,4 +119,24 @@ func TestAFaultOfTheProductIsAnError(t *testing.T) {
 	err := broken([]*tally{{service: homing, over: service.OverOurs, found: found}, {service: portal, over: service.OverOurs, fault: context.DeadlineExceeded}})
 	assert.ErrorContains(t, err, "homing: two holders")
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// A run that is stopped leaves the page of the run before as it is.
+func TestAStoppedRunKeepsThePage(t *testing.T) {
+	all := []*tally{
+		{service: homing, over: service.OverOurs}, {service: portal, over: service.OverOurs},
+		{service: homing, over: service.OverMusic}, {service: portal, over: service.OverMusic},
+	}
+	s := Suite{Out: t.TempDir()}
+	require.NoError(t, s.keep(t.Context(), all, "of the whole run", ""))
+	page := filepath.Join(s.Out, "services.md")
+	before, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Contains(t, string(before), "of the whole run")
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	require.ErrorIs(t, s.keep(ctx, all, "of a part", ""), context.Canceled)
+	after, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Equal(t, string(before), string(after))
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"music/integration/evaluate/experiment"
 	"music/integration/evaluate/ours"
 	"music/integration/evaluate/service"
+	"music/integration/evaluate/whole"
 )
 
 // Suite is what the command runs: both services under faults over each system, and what they do without.
@@ -43,7 +43,7 @@ type tally struct {
 	rates         []float64
 }
 
-// Run runs it on a stage of its own and writes the page, also where it is stopped.
+// Run runs it on a stage of its own and writes the page, unless it is stopped before the end.
 func (s Suite) Run(ctx context.Context) (err error) {
 	stage, err := Start(ctx, s.Log)
 	if err != nil {
@@ -71,11 +71,15 @@ func (s Suite) Run(ctx context.Context) (err error) {
 			}
 		}
 	}
-	if err := os.MkdirAll(s.Out, 0o755); err != nil { //nolint:gosec // a report is for everybody
-		return err
+	return s.keep(ctx, all, commit, load+", "+experiment.MachineLoad())
+}
+
+// keep writes the page, unless the run was stopped: what came of the rest of it is not known, and the page of an earlier run stays.
+func (s Suite) keep(ctx context.Context, all []*tally, commit, load string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	text := s.page(all, commit, load+", "+experiment.MachineLoad())
-	return errors.Join(ctx.Err(), os.WriteFile(filepath.Join(s.Out, "services.md"), []byte(text), 0o644), broken(all)) //nolint:gosec // a report is for everybody
+	return errors.Join(whole.Write(filepath.Join(s.Out, "services.md"), s.page(all, commit, load)), broken(all))
 }
 
 // strike runs a service under faults.
