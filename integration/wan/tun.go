@@ -1,6 +1,7 @@
 package wan
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -33,14 +34,18 @@ func openTun(name string) (*tun, error) {
 	return &tun{file: os.NewFile(uintptr(fd), name), name: name}, nil
 }
 
-// attach turns an open file into the device of that name.
+// attach turns an open file into the device of that name; ErrInUse says that another process has it.
 func attach(fd int, name string) error {
 	request, err := unix.NewIfreq(name)
 	if err != nil {
 		return err
 	}
 	request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
-	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+	err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("%w: does another evaluation or test run?", ErrInUse)
+	}
+	if err != nil {
 		return err
 	}
 	return unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM|unix.TUN_F_TSO4|unix.TUN_F_TSO6)

@@ -47,7 +47,11 @@ type WAN struct {
 	running sync.WaitGroup
 }
 
-// Start makes the sites and routes between them. On an error nothing is left.
+// ErrInUse is returned by Start where another process has a network of that name, or one that was killed has left processes in it.
+var ErrInUse = errors.New("in use")
+
+// Start makes the sites and routes between them. What a network of this name has left that was killed is removed first. On an error
+// nothing is left.
 func Start(o Options) (*WAN, error) {
 	w := &WAN{name: o.Name, router: newRouter(o)}
 	if err := w.build(o); err != nil {
@@ -103,7 +107,8 @@ func (w *WAN) Close() error {
 	return errors.Join(faults...)
 }
 
-// build makes the namespaces and their devices; site 0 is the machine itself.
+// build makes the namespaces and their devices; site 0 is the machine itself. Its device comes first: only one process at a time has
+// it, so that namespaces of this name are nobody's, then.
 func (w *WAN) build(o Options) error {
 	for site := range o.Sites + 1 {
 		t, err := openTun(namespace(o.Name, site))
@@ -128,11 +133,26 @@ func (w *WAN) build(o Options) error {
 // move makes a site's namespace and puts its device there.
 func (w *WAN) move(device string, site int) error {
 	name := w.Namespace(site)
+	if err := removeStale(name); err != nil {
+		return err
+	}
 	if err := ip("netns", "add", name); err != nil {
 		return err
 	}
 	w.made = append(w.made, name)
 	return errors.Join(ip("link", "set", "dev", device, "netns", name), ip("-n", name, "link", "set", "dev", "lo", "up"))
+}
+
+// removeStale removes a namespace that a killed network has left, if there is one. It does not end what still runs in there.
+func removeStale(name string) error {
+	pids, err := exec.Command("ip", "netns", "pids", name).Output() //nolint:gosec,noctx // our own words; it ends at once
+	if err != nil {
+		return nil // there is none
+	}
+	if len(pids) > 0 {
+		return fmt.Errorf("namespace %s: %w by processes that a killed run has left; end them by `ip netns pids %s | xargs kill -9`", name, ErrInUse, name)
+	}
+	return ip("netns", "del", name)
 }
 
 // address gives a device its addresses. The first one makes the whole network reachable.

@@ -13,13 +13,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startOrSkip makes a network of three sites, or skips the test if this process may not.
-func startOrSkip(t *testing.T) *WAN {
+// skipUnlessAble skips the test if this process may not make networks.
+func skipUnlessAble(t *testing.T) {
 	t.Helper()
 	_, noIP := exec.LookPath("ip")
 	if _, err := os.Stat("/dev/net/tun"); err != nil || os.Geteuid() != 0 || noIP != nil {
 		t.Skip("NO EMULATED NETWORK: it needs root, /dev/net/tun and iproute2")
 	}
+}
+
+// startOrSkip makes a network of three sites, or skips the test if this process may not.
+func startOrSkip(t *testing.T) *WAN {
+	t.Helper()
+	skipUnlessAble(t)
 	w, err := Start(Options{Name: "wantest", Sites: 3, RTT: []Link{{1, 2, 40 * time.Millisecond}, {1, 3, 10 * time.Millisecond}}})
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -99,4 +105,44 @@ func TestCutOffAndBack(t *testing.T) {
 	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	_, err = io.ReadFull(c, make([]byte, 1))
 	assert.NoError(t, err, "TCP did not go on")
+}
+
+// What a killed network has left is removed, unless something runs in there: then the error says what to type.
+func TestWhatAKilledNetworkHasLeft(t *testing.T) {
+	skipUnlessAble(t)
+	const name = "wanleft1"
+	require.NoError(t, ip("netns", "add", name))
+	t.Cleanup(func() { _ = ip("netns", "del", name) })
+	left := exec.CommandContext(t.Context(), "ip", "netns", "exec", name, "sh", "-c", "echo here; cat")
+	in, err := left.StdinPipe()
+	require.NoError(t, err)
+	out, err := left.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, left.Start())
+	_, err = io.ReadFull(out, make([]byte, len("here\n")))
+	require.NoError(t, err)
+	err = removeStale(name)
+	require.ErrorIs(t, err, ErrInUse)
+	require.ErrorContains(t, err, "`ip netns pids wanleft1 | xargs kill -9`")
+	require.NoError(t, in.Close())
+	require.NoError(t, left.Wait())
+	device, err := openTun(name)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = device.file.Close() })
+	w := &WAN{name: "wanleft"}
+	require.NoError(t, w.move(device.name, 1), "in its place")
+	require.Equal(t, []string{name}, w.made)
+}
+
+// A device that another process has is told from one that cannot be made.
+func TestADeviceIsNotSharedByTwo(t *testing.T) {
+	skipUnlessAble(t)
+	first, err := openTun("wanleft0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = first.file.Close() })
+	_, err = openTun("wanleft0")
+	require.ErrorIs(t, err, ErrInUse)
+	_, err = openTun("a name that is too long for a device")
+	require.Error(t, err)
+	require.NotErrorIs(t, err, ErrInUse)
 }

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -128,7 +127,7 @@ func Build(ctx context.Context, s Setup) (*World, error) {
 
 // spare keeps Close from removing the files of another evaluation that runs in this checkout, as an error says.
 func (w *World) spare(err error) {
-	if errors.Is(err, cassandra.ErrInUse) {
+	if errors.Is(err, cassandra.ErrInUse) || errors.Is(err, wan.ErrInUse) {
 		w.dir = ""
 	}
 }
@@ -167,15 +166,10 @@ func (w *World) build(ctx context.Context) (err error) {
 		" WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 1, 'dc2': 1, 'dc3': 1}").ExecContext(ctx)
 }
 
-// connectSites starts the network, after removing what an earlier one has left that was killed.
+// connectSites starts the network.
 func (w *World) connectSites() (err error) {
 	if !w.Profile.Emulated() {
 		return nil
-	}
-	for site := 1; site <= Sites; site++ {
-		if err := removeStale(fmt.Sprint(networkName, site)); err != nil {
-			return err
-		}
 	}
 	r := w.Profile.RTT
 	w.network, err = wan.Start(wan.Options{
@@ -187,21 +181,6 @@ func (w *World) connectSites() (err error) {
 
 // machineDelay is what an idle machine adds to a one-way delay.
 const machineDelay = 50 * time.Microsecond
-
-// removeStale removes a namespace unless something runs in it.
-func removeStale(name string) error {
-	pids, err := exec.Command("ip", "netns", "pids", name).CombinedOutput() //nolint:gosec,noctx // our own words; it ends at once
-	if err != nil {
-		return nil // there is none
-	}
-	if strings.TrimSpace(string(pids)) != "" {
-		return fmt.Errorf("namespace %s: %w: does another evaluation run?", name, cassandra.ErrInUse)
-	}
-	if out, err := exec.Command("ip", "netns", "del", name).CombinedOutput(); err != nil { //nolint:gosec,noctx // likewise
-		return fmt.Errorf("remove namespace %s: %w: %s", name, err, out)
-	}
-	return nil
-}
 
 // startNodes starts Cassandra.
 func (w *World) startNodes(ctx context.Context) (err error) {

@@ -9,15 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/integration/cassandra"
+	"music/integration/wan"
 )
 
 // Who finds that another evaluation runs leaves it its files; whoever fails otherwise leaves none.
 func TestARefusedWorldSparesTheOther(t *testing.T) {
-	refused := &World{dir: t.TempDir()}
-	dir := refused.dir
-	refused.spare(fmt.Errorf("start: %w", cassandra.ErrInUse))
-	require.NoError(t, refused.Close())
-	assert.DirExists(t, dir)
+	dir := t.TempDir()
+	for _, inUse := range []error{cassandra.ErrInUse, wan.ErrInUse} {
+		refused := &World{dir: dir}
+		refused.spare(fmt.Errorf("start: %w", inUse))
+		require.NoError(t, refused.Close())
+		assert.DirExists(t, dir)
+	}
 	failed := &World{dir: dir}
 	failed.spare(os.ErrPermission)
 	require.NoError(t, failed.Close())
