@@ -57,7 +57,7 @@ func Client() {
 	if !ok {
 		return
 	}
-	if err := beClient(text); err != nil {
+	if err := beClient(text, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "client:", err)
 		os.Exit(1)
 	}
@@ -75,9 +75,9 @@ type worker struct {
 	skew             atomic.Int64
 }
 
-// beClient does what the assignment says, writes the history to the standard output, and returns
-// when it was told to stop.
-func beClient(text string) error {
+// beClient does what the assignment says, writes a greeting and the history, and returns when it was told to
+// stop.
+func beClient(text string, from io.Reader, to io.Writer) error {
 	w := &worker{}
 	if err := json.Unmarshal([]byte(text), &w.assignment); err != nil {
 		return err
@@ -89,19 +89,22 @@ func beClient(text string) error {
 	if !ok {
 		return fmt.Errorf("no system %q", w.System)
 	}
+	out := json.NewEncoder(to)
 	client, err := s.open(w.Place)
 	if err != nil {
-		return err
+		return errors.Join(err, out.Encode(greeting{Refused: err.Error()}))
 	}
 	defer client.Close()
+	if err := out.Encode(greeting{}); err != nil {
+		return err
+	}
 	var mu sync.Mutex
-	out := json.NewEncoder(os.Stdout)
 	w.client = judge.Record(client, w.ID, func(o judge.Op) {
 		mu.Lock()
 		defer mu.Unlock()
 		_ = out.Encode(o) // a parent that is gone takes this process along
 	})
-	go w.obey(os.Stdin)
+	go w.obey(from)
 	return w.work(context.Background())
 }
 

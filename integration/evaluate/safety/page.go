@@ -99,11 +99,17 @@ func (t *table) cell(system, fault string) string {
 	case c.Verdict == Violated:
 		return fmt.Sprintf("**[violated](%s)** (%d)", c.History, c.Tries)
 	case c.Tries == 0:
-		return "not tried: " + c.Failed
-	case c.Blocked > 0:
-		return fmt.Sprintf("blocked in %d of %d", c.Blocked, c.Tries)
-	case c.Failed != "":
-		return fmt.Sprintf("held (%d), one %s", c.Tries, c.Failed)
+		return "not tried: " + inCell(c.Failed)
 	}
-	return fmt.Sprintf("held (%d)", c.Tries)
+	text := fmt.Sprintf("held (%d)", c.Tries)
+	if c.Blocked > 0 {
+		text = fmt.Sprintf("blocked in %d of %d", c.Blocked, c.Tries)
+	}
+	if c.Failed != "" {
+		text += "; one told nothing: " + inCell(c.Failed)
+	}
+	return text
 }
+
+// inCell returns a text that does not end the cell of a table.
+func inCell(text string) string { return strings.NewReplacer("\n", " ", "|", "/").Replace(text) }

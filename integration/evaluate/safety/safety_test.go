@@ -101,12 +101,17 @@ func TestRenewal(t *testing.T) {
 // told is a trial of which nothing is wrong, or an acknowledged put is lost.
 func told(seed uint64, read string) *trial {
 	t := &trial{seed: seed, system: System{Name: "a system"}}
+	t.saw(read)
+	return t
+}
+
+// saw adds the history of told.
+func (t *trial) saw(read string) {
 	for i, o := range []judge.Op{{Kind: judge.Enter}, {Kind: judge.Put, Value: "a"}, {Kind: judge.Put, Value: "b"}, {Kind: judge.Get, Value: read}} {
 		o.Client, o.Serial, o.Section, o.Outcome = 1, i+1, 1, judge.Done
 		o.Called, o.Returned = time.Duration(2*i+1), time.Duration(2*i+2)
 		t.history.Add(o)
 	}
-	return t
 }
 
 // A cell counts the tries that were carried out, and keeps the history of the violation.

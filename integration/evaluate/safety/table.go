@@ -1,7 +1,6 @@
 package safety
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,18 +10,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"music/integration/evaluate/judge"
 	"music/integration/evaluate/ours"
 	"music/integration/evaluate/whole"
 )
 
-// Options say which part of the table to fill. The zero value fills all of it.
+// Options say which part of the table to fill. The zero value tries each cell of it once more.
 type Options struct {
 	Systems, Faults []string // by name; none: all
-	Tries           int      // of each cell at most, until the first violation; default 3
-	Seed            uint64   // of the first try, the next one's is one more; with it cells begin anew. Default: they go on
+	Tries           int      // of each cell in all, those of earlier runs among them; 0: one more than it has
+	Again           bool     // cells begin anew: what earlier runs have found goes
+	Seed            uint64   // of the first try, the next one's is one more; with it cells begin anew, too. Default: they go on
 	Out             string   // directory of the page, of its JSON and of the histories
 	Log             io.Writer
 }
@@ -34,11 +33,15 @@ type Cell struct {
 	Tries         int
 	Sections      int      // entered in all tries
 	Blocked       int      // tries in which nobody got in
-	Failed        string   `json:",omitempty"` // why a try tells nothing
+	Failed        string   `json:",omitempty"` // why the last try told nothing, or one was not decided
 	Seed          uint64   `json:",omitempty"` // of the first violation
 	Violations    []string `json:",omitempty"` // of that try, by name
 	History       string   `json:",omitempty"` // its file
 	Commit        string   `json:",omitempty"` // of the last try
+
+	left  int  // tries of this run that are still to be done
+	void  int  // tries of this run that told nothing
+	fresh bool // the next try that tells something is the first
 }
 
 // table is the content of safety.json.
@@ -48,10 +51,10 @@ type table struct {
 	Cells []Cell
 }
 
-// Run runs trials and writes the table to safety.json and safety.md in o.Out. Results of earlier
-// runs stay, and their trials count: a cell with a violation is not tried again.
-func Run(ctx context.Context, o Options) (err error) {
-	o.Tries = cmp.Or(o.Tries, 3)
+// Run runs trials and writes the table to safety.json and safety.md in o.Out, after each try of a fault. Results of earlier runs
+// stay, and their tries count, so that a run that was stopped goes on where it was: a cell that is violated, or has its tries, is not
+// tried again.
+func Run(ctx context.Context, o Options) error {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
@@ -67,20 +70,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	w, err := build(ctx, o.Log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	r := run{w, o, systems, &kept, ours.Commit()}
-	for _, f := range faults {
-		for number := range o.Tries {
-			if err := r.try(ctx, f, number); err != nil {
-				return err
-			}
-		}
-	}
-	return kept.broken()
+	r := run{o: o, systems: systems, table: &kept, commit: ours.Commit(), build: func(ctx context.Context) (stage, error) { return build(ctx, o.Log) }}
+	return errors.Join(r.all(ctx, faults), kept.broken())
 }
 
 // broken returns where the product was violated: a table with that is no success.
@@ -92,15 +83,6 @@ func (t *table) broken() error {
 		}
 	}
 	return errors.Join(all...)
-}
-
-// run is a Run under way.
-type run struct {
-	world   *world
-	o       Options
-	systems []System
-	table   *table
-	commit  string
 }
 
 // chosen returns those of a name, or all.
@@ -116,45 +98,6 @@ func chosen[T any](all []T, names []string, name func(T) string) (some []T, err 
 		some = append(some, all[i])
 	}
 	return some, nil
-}
-
-// try runs one trial of each system that the fault has not broken yet, all of them at a time.
-func (r *run) try(ctx context.Context, f Fault, number int) error {
-	var all []*trial
-	for _, s := range r.systems {
-		c := r.table.of(s.Name, f.Name)
-		seed := uint64(c.Tries) + 1 //nolint:gosec // a small number
-		if r.o.Seed != 0 {
-			seed = r.o.Seed + uint64(number) //nolint:gosec // likewise
-		}
-		if r.o.Seed != 0 && number == 0 {
-			*c = Cell{System: s.Name, Fault: f.Name, Verdict: Held}
-		}
-		if c.Verdict != Violated {
-			key := fmt.Sprintf("%s %s %d %d", s.Name, f.Name, seed, time.Now().UnixNano())
-			t := &trial{world: r.world, fault: f, system: s, seed: seed, key: key, commit: r.commit, clients: map[int]*process{}}
-			if s.need != "" && r.world.others[s.need] == nil {
-				t.err = errNoServer
-			}
-			all = append(all, t)
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	_, _ = fmt.Fprintf(r.o.Log, "%s: %d systems\n", f.Name, len(all))
-	if err := play(ctx, r.world, f, all); err != nil {
-		return err
-	}
-	for _, t := range all {
-		c := r.table.of(t.system.Name, f.Name)
-		if err := c.judge(t, r.o.Out); err != nil {
-			return err
-		}
-		_, _ = fmt.Fprintf(r.o.Log, "  %-24s seed %d: %3d sections, blocked %v, %v %s\n", c.System, t.seed, t.history.Count(judge.Enter, judge.Done), t.blocked, c.Violations, c.Failed)
-	}
-	r.table.When, r.table.Load = time.Now().UTC().Format(time.DateOnly), max(r.table.Load, wanting())
-	return r.table.save(r.o.Out)
 }
 
 // wanting returns the machine's load average of the last minute; 0 if it is unknown.
@@ -174,29 +117,26 @@ func (t *table) of(system, fault string) *Cell {
 	return &t.Cells[i]
 }
 
-// judge adds a trial to the cell. The history of a violation is kept.
+// judge adds a trial to the cell. The history of a violation is kept, also of a trial that did not come to its end; of any other such
+// trial nothing counts but that it was.
 func (c *Cell) judge(t *trial, out string) error {
-	if t.err != nil {
-		c.Failed = t.err.Error()
-		return nil
-	}
-	c.Tries++
-	c.Commit = t.commit
-	c.Sections += t.history.Count(judge.Enter, judge.Done)
-	if t.blocked {
-		c.Blocked++
-		c.Verdict = Blocked
-	}
+	undecided := false
 	violations := slices.DeleteFunc(t.history.Check(), func(v judge.Violation) bool {
-		if v.Fault == judge.Undecided {
-			c.Failed = string(v.Fault)
-		}
+		undecided = undecided || v.Fault == judge.Undecided
 		return v.Fault == judge.Undecided
 	})
+	if why := t.told(); why != nil && len(violations) == 0 {
+		c.failed(why)
+		return nil
+	}
+	c.count(t)
+	if undecided {
+		c.Failed = string(judge.Undecided)
+	}
 	if len(violations) == 0 {
 		return nil
 	}
-	c.Verdict, c.Seed = Violated, t.seed
+	c.Verdict, c.Seed, c.left = Violated, t.seed, 0
 	for _, v := range violations {
 		if !slices.Contains(c.Violations, string(v.Fault)) {
 			c.Violations = append(c.Violations, string(v.Fault))
@@ -204,6 +144,32 @@ func (c *Cell) judge(t *trial, out string) error {
 	}
 	c.History = "safety/" + strings.NewReplacer(" ", "-", ",", "").Replace(c.System+" "+c.Fault) + ".txt"
 	return whole.Write(filepath.Join(out, c.History), story(t.history.Ops(), violations))
+}
+
+// mostVoid is how many tries of a cell may tell nothing until a run leaves it.
+const mostVoid = 3
+
+// failed notes a try that told nothing.
+func (c *Cell) failed(why error) {
+	c.Failed = why.Error()
+	if c.void++; c.void == mostVoid {
+		c.left = 0
+	}
+}
+
+// count adds a try that told something.
+func (c *Cell) count(t *trial) {
+	if c.fresh {
+		*c = Cell{System: c.System, Fault: c.Fault, Verdict: Held, left: c.left, void: c.void}
+	}
+	c.Failed, c.Commit = "", t.commit
+	c.Tries++
+	c.left--
+	c.Sections += t.history.Count(judge.Enter, judge.Done)
+	if t.blocked {
+		c.Blocked++
+		c.Verdict = Blocked
+	}
 }
 
 // before is how many operations a story has up to the last of its first violation.

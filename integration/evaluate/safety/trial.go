@@ -2,15 +2,10 @@ package safety
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
-	"syscall"
+	"maps"
+	"slices"
 	"time"
 
 	"music/integration/evaluate/judge"
@@ -42,60 +37,18 @@ type trial struct {
 	err     error // it could not be carried out
 }
 
-// process is that of a client.
-type process struct {
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	gone  sync.WaitGroup
-}
-
-// start starts client k.
-func (t *trial) start(k int, r role) error {
-	text, err := json.Marshal(assignment{t.system.Name, r, k, t.key, t.seed, t.fault.ahead[k], t.world.place(1 + (k-1)%sites)})
-	if err != nil {
-		return err
+// told returns why a trial tells nothing but the violations in its history: it could not be carried out, or a client had no
+// connection, so that nobody knows whether it was the system that kept it out.
+func (t *trial) told() error {
+	if t.err != nil {
+		return t.err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
+	for _, k := range slices.Sorted(maps.Keys(t.clients)) {
+		if absent := t.clients[k].absent; absent != "" {
+			return fmt.Errorf("client %d %s", k, absent)
+		}
 	}
-	p := &process{cmd: exec.Command("ip", "netns", "exec", t.world.network.Namespace(sites+1+(k-1)%sites), self)} //nolint:gosec,noctx // ourselves; it ends by signal
-	p.cmd.Env = append(os.Environ(), assigned+"="+string(text))
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with a program that it starts
-	log, err := os.OpenFile(filepath.Join(t.world.dir, "clients.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Close() }() // the process has its own
-	p.cmd.Stderr = log
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return err
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := p.cmd.Start(); err != nil {
-		return err
-	}
-	p.gone.Go(func() {
-		_ = t.history.Read(out) // until it ends, however
-		_ = p.cmd.Wait()
-	})
-	t.clients[k] = p
 	return nil
-}
-
-// signal signals the process and what it has started; one that is gone hears nothing.
-func (p *process) signal(s syscall.Signal) { _ = syscall.Kill(-p.cmd.Process.Pid, s) }
-
-// tell sends a command.
-func (p *process) tell(command string) { _, _ = fmt.Fprintln(p.stdin, command) }
-
-// end kills the process, and returns when all that it wrote was read.
-func (p *process) end() {
-	p.signal(syscall.SIGKILL)
-	p.gone.Wait()
 }
 
 // did reports whether a client has an acknowledged operation of a kind that was called after a
@@ -153,8 +106,11 @@ const (
 	lastLook = 30 * time.Second // until somebody new has entered
 )
 
-// play carries out trials of one fault.
-func play(ctx context.Context, w *world, f Fault, all []*trial) error {
+// play implements stage.
+func (w *world) play(ctx context.Context, f Fault, all []*trial) error {
+	for _, t := range all {
+		t.world = w
+	}
 	script := takeAway
 	if f.turns {
 		script = takeTurns

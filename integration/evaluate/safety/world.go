@@ -244,6 +244,9 @@ func (w *world) each(ctx context.Context, command string, at ...int) error {
 	return nil
 }
 
+// has implements stage.
+func (w *world) has(need string) bool { return need == "" || w.others[need] != nil }
+
 // close ends everything and removes it.
 func (w *world) close() error {
 	if w.keeper != nil {

@@ -1,0 +1,206 @@
+package safety
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/integration/evaluate/judge"
+)
+
+// theatre plays trials without a world: each is told by a function.
+type theatre struct {
+	lacks  string // servers that it does not have
+	plays  []string
+	built  int
+	closed int
+	do     func(number int, f Fault, all []*trial) error
+}
+
+func (p *theatre) play(_ context.Context, f Fault, all []*trial) error {
+	for _, t := range all {
+		p.plays = append(p.plays, t.system.Name+" "+f.Name+" "+string('0'+rune(t.seed)))
+	}
+	if p.do == nil {
+		return nil
+	}
+	return p.do(len(p.plays), f, all)
+}
+
+func (p *theatre) has(need string) bool { return need == "" || need != p.lacks }
+func (p *theatre) close() error         { p.closed++; return nil }
+
+// played runs a table of two systems and two faults at a theatre.
+func played(ctx context.Context, p *theatre, o Options) (*table, error) {
+	o.Log = &strings.Builder{}
+	kept, err := load(o.Out)
+	if err != nil {
+		return nil, err
+	}
+	r := run{o: o, systems: []System{{Name: "one"}, {Name: "two", need: "servers"}}, table: &kept, commit: "now"}
+	r.build = func(context.Context) (stage, error) { p.built++; return p, nil }
+	err = r.all(ctx, []Fault{{Name: "x"}, {Name: "y"}})
+	return &kept, err
+}
+
+// A fault that cannot be mended spoils one try: it is repeated in another world, and the others follow.
+func TestAFailedRestartSpoilsOneTry(t *testing.T) {
+	failure := errors.New("the node does not start")
+	p := &theatre{}
+	p.do = func(number int, _ Fault, all []*trial) error {
+		if number > 2 {
+			return nil
+		}
+		all[0].saw("a") // what was seen before counts
+		return failure
+	}
+	o := Options{Out: t.TempDir(), Tries: 1}
+	kept, err := played(t.Context(), p, o)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"one x 1", "two x 1", "two x 1", "one y 1", "two y 1"}, p.plays)
+	assert.Equal(t, 2, p.built)
+	assert.Equal(t, 2, p.closed)
+	assert.Equal(t, Violated, kept.of("one", "x").Verdict)
+	for _, c := range kept.Cells {
+		assert.Equal(t, 1, c.Tries, c)
+		assert.Empty(t, c.Failed)
+	}
+}
+
+// A cell of which nothing can be told is left after some tries, and the command says so.
+func TestWhatTellsNothingIsLeft(t *testing.T) {
+	p := &theatre{do: func(_ int, f Fault, all []*trial) error {
+		if f.Name == "x" {
+			all[0].clients[1] = &process{absent: "could not connect: refused"}
+		}
+		return nil
+	}}
+	kept, err := played(t.Context(), p, Options{Out: t.TempDir(), Tries: 2})
+	require.EqualError(t, err, "one, x: left after 3 tries that told nothing, the last one: client 1 could not connect: refused")
+	assert.Equal(t, 0, kept.of("one", "x").Tries)
+	assert.Equal(t, "not tried: client 1 could not connect: refused", kept.cell("one", "x"))
+	assert.Equal(t, "held (2)", kept.cell("one", "y"))
+}
+
+// A run that was stopped goes on where it was: what has its tries, or is violated, is not tried again, and a try that was under way
+// counts for nothing.
+func TestARunGoesOnWhereItWasStopped(t *testing.T) {
+	o := Options{Out: t.TempDir(), Tries: 2}
+	ctx, stop := context.WithCancel(t.Context())
+	p := &theatre{do: func(number int, _ Fault, all []*trial) error {
+		if number == 2 {
+			all[0].saw("a")
+		}
+		if number > 4 {
+			stop()
+		}
+		return nil
+	}}
+	_, err := played(ctx, p, o)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, []string{"one x 1", "two x 1", "two x 2", "one y 1", "two y 1"}, p.plays)
+	again := &theatre{}
+	kept, err := played(t.Context(), again, o)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"one y 1", "two y 1", "one y 2", "two y 2"}, again.plays)
+	done := &theatre{}
+	_, err = played(t.Context(), done, o)
+	require.NoError(t, err)
+	assert.Zero(t, done.built, "there is nothing to do")
+	assert.Equal(t, "now", kept.of("two", "y").Commit)
+	more := &theatre{}
+	_, err = played(t.Context(), more, Options{Out: o.Out})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"two x 3", "one y 3", "two y 3"}, more.plays, "one more of each")
+}
+
+// A cell begins anew by its first try that tells something: until then it has what it had.
+func TestAgain(t *testing.T) {
+	o := Options{Out: t.TempDir(), Tries: 1}
+	broken := &theatre{do: func(_ int, _ Fault, all []*trial) error {
+		all[0].saw("a")
+		return nil
+	}}
+	_, err := played(t.Context(), broken, o)
+	require.NoError(t, err)
+	o.Again, o.Tries = true, 2
+	ctx, stop := context.WithCancel(t.Context())
+	p := &theatre{do: func(number int, _ Fault, _ []*trial) error {
+		if number > 4 {
+			stop()
+		}
+		return nil
+	}}
+	_, err = played(ctx, p, o)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, []string{"one x 1", "two x 1", "one x 2", "two x 2", "one y 1", "two y 1"}, p.plays)
+	kept, err := load(o.Out)
+	require.NoError(t, err)
+	assert.Equal(t, "held (2)", kept.cell("one", "x"))
+	assert.Equal(t, Violated, kept.of("one", "y").Verdict)
+}
+
+// What servers cannot be had for is left as it is.
+func TestWhatCannotBeHadIsLeft(t *testing.T) {
+	p := &theatre{lacks: "servers"}
+	kept, err := played(t.Context(), p, Options{Out: t.TempDir(), Tries: 1})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"one x 1", "one y 1"}, p.plays)
+	assert.Equal(t, "not tried: "+errNoServer.Error(), kept.cell("two", "x"))
+}
+
+// A client tells first that it is connected, or why it is not.
+func TestAClientThatIsNotConnected(t *testing.T) {
+	op, err := json.Marshal(judge.Op{Client: 1, Serial: 1, Kind: judge.Enter, Outcome: judge.Done})
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		said, absent string
+		ops          int
+	}{
+		"connected": {"{\"Refused\":\"\"}\n" + string(op), "", 1},
+		"refused":   {`{"Refused":"no route"}`, "could not connect: no route", 0},
+		"silent":    {"", "had not connected when the trial ended", 0},
+	} {
+		p, history := &process{}, new(judge.History)
+		p.listen(strings.NewReader(c.said), history)
+		assert.Equal(t, c.absent, p.absent, name)
+		assert.Len(t, history.Ops(), c.ops, name)
+	}
+}
+
+// A client that cannot connect ends with a greeting that says so.
+func TestAClientGreets(t *testing.T) {
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	require.NoError(t, err)
+	text, err := json.Marshal(assignment{System: "etcd"})
+	require.NoError(t, err)
+	require.ErrorIs(t, beClient(string(text), nil, out), errNoServer)
+	_, err = out.Seek(0, 0)
+	require.NoError(t, err)
+	p := &process{}
+	p.listen(out, new(judge.History))
+	assert.Equal(t, "could not connect: "+errNoServer.Error(), p.absent)
+}
+
+// A try in which a client was not connected is none, and blocks nobody; but what it shows of a violation counts.
+func TestATryWithoutAClientIsNone(t *testing.T) {
+	absent := told(1, "b")
+	absent.blocked, absent.clients = true, map[int]*process{1: {}, visitor: {absent: "could not connect: refused"}}
+	c := &Cell{Verdict: Held, left: 2}
+	require.NoError(t, c.judge(absent, t.TempDir()))
+	assert.Equal(t, Cell{Verdict: Held, left: 2, void: 1, Failed: "client 5 could not connect: refused"}, *c)
+	require.NoError(t, c.judge(told(1, "b"), t.TempDir()))
+	assert.Equal(t, 1, c.Tries)
+	assert.Empty(t, c.Failed, "it was repeated")
+	broken := told(2, "a")
+	broken.clients = absent.clients
+	require.NoError(t, c.judge(broken, t.TempDir()))
+	assert.Equal(t, Violated, c.Verdict)
+}
