@@ -116,7 +116,7 @@ histories: ## HISTORIES (100000) histories of conditional writes of one client c
 contend: ## sections at three emulated sites, on one key that all want, also in one data centre, and on keys of their own, for CONTEND (30s) each way, beside LWTs
 	$(GO) test ./integration/chaos -run '^Test(ContendedKey|ContendedKeyInOneDataCentre|UncontendedSections)$$' -count=1 -v -timeout 0 -contend.for=$(CONTEND)
 
-evaluate: ## the systems of the evaluation beside each other, into docs/evaluation: 30 minutes, or FULL=1: hours; ONLY=fig6a,safety; EVALUATE="--against old.json"; needs root and /dev/net/tun for distances
+evaluate: ## the systems of the evaluation beside each other, into docs/evaluation: 30 minutes, or FULL=1: hours, going on where it was stopped; ONLY=fig6a,safety; EVALUATE="--against old.json", --again or --tries=9 ("--help" tells more); needs root and /dev/net/tun for distances
 	@mkdir -p .run
 	$(GO) -C integration/evaluate build -o $(CURDIR)/.run/bin/evaluate .
 	trap 'exit 130' INT TERM; failed=0; \

@@ -41,6 +41,8 @@ type settings struct {
 	systems []string
 	local   bool
 	pages   bool
+	again   bool
+	tries   int
 	out     string
 	against string
 	given   []given
@@ -68,7 +70,8 @@ func command() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.BoolVar(&s.Full, "full", false, "all profiles, both kinds of Paxos and all points of each figure: hours; goes on where it was stopped")
+	f.BoolVar(&s.Full, "full", false, "all profiles, both kinds of Paxos and all points of each figure: hours; goes on where it was stopped, whatever the product was then")
+	f.BoolVar(&s.again, "again", false, "measure also the figures that a full run would keep, and begin the cells of the safety table anew: for when the product or this suite has changed")
 	f.StringSliceVar(&s.only, "only", nil, "these parts: "+strings.Join(names(), ", "))
 	f.StringSliceVar(&s.profile, "profile", nil, "these profiles of those that would be measured: I1, IUs, IUsEu")
 	f.StringSliceVar(&s.paxos, "paxos", nil, "these kinds of Paxos of those that would be measured: v1, v2")
@@ -80,6 +83,7 @@ func command() *cobra.Command {
 	f.StringVar(&s.against, "against", "", "an earlier evaluation.json: what has moved by more than its spread is marked")
 	f.IntVar(&s.Rounds, "rounds", 0, "turns of each system in a figure; default 5 in a full run, 3 in a short one")
 	f.DurationVar(&s.Span, "span", 0, "length of a turn; default 15s in a full run, 3s in a short one")
+	f.IntVar(&s.tries, "tries", 0, "of each cell of the safety table in all, those of earlier runs among them; default 5 in a full run, in a short one one more than it has")
 	f.IntVar(&s.Workers, "workers", 16, "clients at each site where the most that a system can do is measured")
 	return c
 }
@@ -110,6 +114,9 @@ func (s *settings) complete() error {
 	if s.Span == 0 {
 		s.Span = span
 	}
+	if s.Full && s.tries == 0 {
+		s.tries = 5
+	}
 	for _, name := range s.only {
 		if !slices.Contains(names(), name) {
 			return fmt.Errorf("there is no part %q: there are %s", name, strings.Join(names(), ", "))
@@ -131,8 +138,8 @@ func (s *settings) complete() error {
 		}
 	}
 	s.Systems = strings.Join(slices.Sorted(slices.Values(s.systems)), "; ")
-	if s.Rounds < 1 || s.Span < 0 || s.Workers < 1 {
-		return fmt.Errorf("%d rounds of %v with %d clients measure nothing", s.Rounds, s.Span, s.Workers)
+	if s.Rounds < 1 || s.Span < 0 || s.Workers < 1 || s.tries < 0 {
+		return fmt.Errorf("%d rounds of %v with %d clients, or %d tries, measure nothing", s.Rounds, s.Span, s.Workers, s.tries)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 // What nobody knows is refused before anything is started.
 func TestBadWordsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
-		{"--only", "fig4a,fig99"}, {"--system", "none"}, {"--rounds", "-1"}, {"--workers", "0"}, {"--span", "-1s"}, {"--profile", "IUS"}, {"--paxos", "v3"}, {"--only", "lease", "--paxos", "v1"}, {"--against", filepath.Join(t.TempDir(), "none.json")}, {"safety"},
+		{"--only", "fig4a,fig99"}, {"--system", "none"}, {"--rounds", "-1"}, {"--workers", "0"}, {"--span", "-1s"}, {"--tries", "-1"}, {"--profile", "IUS"}, {"--paxos", "v3"}, {"--only", "lease", "--paxos", "v1"}, {"--against", filepath.Join(t.TempDir(), "none.json")}, {"safety"},
 	} {
 		c := command()
 		c.SetArgs(append(args, "--out", t.TempDir()))
@@ -36,9 +37,9 @@ func TestResume(t *testing.T) {
 	require.NoError(t, r.Save(s.path()))
 	got, err := s.resume()
 	require.NoError(t, err)
-	assert.True(t, got.Has("fig4a", "IUs", "v2", s.Settings))
+	assert.NotNil(t, got.Kept("fig4a", "IUs", "v2", s.Settings))
 	s.Rounds = 7
-	assert.False(t, got.Has("fig4a", "IUs", "v2", s.Settings))
+	assert.Nil(t, got.Kept("fig4a", "IUs", "v2", s.Settings))
 }
 
 // A figure of some systems is not that of all: a full run measures it.
@@ -47,10 +48,10 @@ func TestSomeSystemsAreNotAll(t *testing.T) {
 	require.NoError(t, s.complete())
 	r := &experiment.Report{}
 	r.Put(&experiment.Figure{Name: "fig4a", Profile: "IUs", Paxos: "v2", Settings: s.Settings})
-	assert.True(t, r.Has("fig4a", "IUs", "v2", s.Settings))
+	assert.NotNil(t, r.Kept("fig4a", "IUs", "v2", s.Settings))
 	s = settings{out: t.TempDir(), Settings: experiment.Settings{Full: true, Workers: s.Workers}}
 	require.NoError(t, s.complete())
-	assert.False(t, r.Has("fig4a", "IUs", "v2", s.Settings))
+	assert.Nil(t, r.Kept("fig4a", "IUs", "v2", s.Settings))
 }
 
 // A short run has one world, a full one those of all profiles.
@@ -94,4 +95,49 @@ func TestWhatIsBeside(t *testing.T) {
 	assert.True(t, short.beside(alone) && short.beside(beside))
 	full.systems = []string{experiment.MUSIC}
 	assert.False(t, full.beside(beside), "where the one that needs them was not asked for")
+}
+
+// A full run keeps what one of the same settings has measured, unless it is asked to measure it again; a short one keeps nothing.
+func TestWhatIsKept(t *testing.T) {
+	s := settings{Settings: experiment.Settings{Full: true, Rounds: 5}}
+	e := &evaluation{settings: &s, report: &experiment.Report{}}
+	f := &experiment.Figure{Name: "fig4a", Profile: "IUs", Paxos: "v2", Settings: s.Settings, Version: "of before"}
+	e.report.Put(f)
+	x, st := experiment.Experiment{Name: "fig4a"}, stage{profile: experiment.Profiles()[1], paxos: "v2"}
+	assert.Same(t, f, e.kept(x, st))
+	s.again = true
+	assert.Nil(t, e.kept(x, st))
+	s.again, s.Full = false, false
+	assert.Nil(t, e.kept(x, st))
+}
+
+// A try, and a run of some systems, do not replace what a whole run has measured.
+func TestAPartReplacesNoWhole(t *testing.T) {
+	s := settings{out: t.TempDir(), only: []string{"fig4a", "services"}}
+	e := &evaluation{settings: &s, report: &experiment.Report{}}
+	stages := []stage{{profile: experiment.Profiles()[1], paxos: "v2", play: []experiment.Experiment{{Name: "fig4a"}}}}
+	put := func(of experiment.Settings) {
+		e.report.Put(&experiment.Figure{Name: "fig4a", Profile: "IUs", Paxos: "v2", Settings: of})
+	}
+	some, try := experiment.Settings{Systems: experiment.MUSIC}, experiment.Settings{Try: true}
+	for _, part := range []experiment.Settings{some, try} {
+		put(experiment.Settings{})
+		s.Settings = part
+		require.ErrorIs(t, e.spare(stages), errPart)
+		put(part)
+		require.NoError(t, e.spare(stages))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(s.out, "services.md"), nil, 0o600))
+	require.ErrorIs(t, e.spare(nil), errPart)
+	s.Settings = experiment.Settings{}
+	put(experiment.Settings{})
+	require.NoError(t, e.spare(stages))
+}
+
+// A full run tries each cell of the safety table five times in all, a short one once more.
+func TestTries(t *testing.T) {
+	for want, s := range map[int]settings{5: {Settings: experiment.Settings{Full: true, Workers: 1}}, 0: {Settings: experiment.Settings{Workers: 1}}, 9: {tries: 9, Settings: experiment.Settings{Full: true, Workers: 1}}} {
+		require.NoError(t, s.complete())
+		assert.Equal(t, want, s.tries)
+	}
 }

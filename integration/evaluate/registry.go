@@ -144,11 +144,7 @@ type part struct {
 // parts are all of them.
 func parts() []part {
 	return []part{{"safety", func(ctx context.Context, s *settings, log io.Writer) error {
-		o := safety.Options{Tries: 1, Out: s.out, Log: log}
-		if s.Full {
-			o.Tries = 5
-		}
-		return safety.Run(ctx, o)
+		return safety.Run(ctx, safety.Options{Tries: s.tries, Again: s.again, Out: s.out, Log: log})
 	}}, {"services", func(ctx context.Context, s *settings, log io.Writer) error {
 		u := struck.Suite{Strikes: 6, Rounds: s.Rounds, Span: s.Span, Seed: uint64(time.Now().UnixNano()), Command: s.line(), Out: s.out, Log: log} //nolint:gosec // after 1970
 		if s.Full {

@@ -53,6 +53,9 @@ func (s *settings) run(ctx context.Context) error {
 	if len(stages) == 0 && !slices.ContainsFunc(parts(), func(p part) bool { return s.wants(p.name) }) {
 		return errors.New("with these flags there is nothing to measure")
 	}
+	if err := e.spare(stages); err != nil {
+		return err
+	}
 	var faults []error
 	for _, p := range parts() {
 		if s.wants(p.name) && ctx.Err() == nil {
@@ -72,6 +75,28 @@ func (s *settings) run(ctx context.Context) error {
 		return fmt.Errorf("stopped; what was measured is in %s", s.out)
 	}
 	return errors.Join(append(faults, e.write())...)
+}
+
+// errPart is returned where what a run is to measure is less than what it would replace.
+var errPart = errors.New("is of a whole run, which a part must not replace: give another directory by --out")
+
+// spare returns an error where a try, or a run of some systems, would replace what a whole run has left.
+func (e *evaluation) spare(stages []stage) error {
+	if !e.Try && e.Systems == "" {
+		return nil
+	}
+	for _, st := range stages {
+		for _, x := range st.play {
+			if f := e.report.Figure(x.Name, st.profile.Name, st.paxos); f != nil && !f.Settings.Try && f.Settings.Systems == "" {
+				return fmt.Errorf("%s %w", f.Key(), errPart)
+			}
+		}
+	}
+	services := filepath.Join(e.out, "services.md")
+	if _, err := os.Stat(services); e.Try && e.wants("services") && err == nil {
+		return fmt.Errorf("%s %w", services, errPart)
+	}
+	return nil
 }
 
 // stages are the worlds that are needed, with what is played in each.
@@ -136,7 +161,11 @@ func (s *settings) plays(e experiment.Experiment, p experiment.Profile, paxos st
 // perform builds a world and makes its experiments there, but for those that an earlier run of the same kind has made.
 func (e *evaluation) perform(ctx context.Context, st stage) error {
 	st.play = slices.DeleteFunc(st.play, func(x experiment.Experiment) bool {
-		return e.Full && e.report.Has(x.Name, st.profile.Name, st.paxos, e.Settings)
+		kept := e.kept(x, st)
+		if kept != nil {
+			experiment.Say(e.log, "%s: of %s, at %s; --again measures it anew", kept.Key(), kept.When, kept.Version)
+		}
+		return kept != nil
 	})
 	if len(st.play) == 0 {
 		return nil
@@ -156,6 +185,14 @@ func (e *evaluation) perform(ctx context.Context, st stage) error {
 		return err
 	}
 	return errors.Join(e.measure(ctx, st, w, needed), w.Close())
+}
+
+// kept is the figure of an experiment that this run does not make again, since an earlier one of the same settings has; nil: it does.
+func (e *evaluation) kept(x experiment.Experiment, st stage) *experiment.Figure {
+	if !e.Full || e.again {
+		return nil
+	}
+	return e.report.Kept(x.Name, st.profile.Name, st.paxos, e.Settings)
 }
 
 // measure makes the experiments of a stage.

@@ -263,8 +263,8 @@ func TestReportIsKept(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, r, got)
 	assert.Len(t, got.Figures, 2)
-	assert.True(t, got.Has("f", "IUs", "v2", Settings{}))
-	assert.False(t, got.Has("f", "I1", "v2", Settings{}))
+	assert.NotNil(t, got.Kept("f", "IUs", "v2", Settings{}))
+	assert.Nil(t, got.Kept("f", "I1", "v2", Settings{}))
 }
 
 // Jain's index is one where all sites have their share, and a third where one site has all.

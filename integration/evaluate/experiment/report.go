@@ -22,10 +22,18 @@ type Report struct {
 	Figures  []*Figure         `json:"figures"`
 }
 
-// Has reports whether the report has a figure of a run with the same settings.
-func (r *Report) Has(name, profile, paxos string, s Settings) bool {
-	f := r.figure(name + "/" + profile + "/" + paxos)
-	return f != nil && f.Settings == s
+// Kept returns the figure of a run with the same settings, whatever the product was then; nil if there is none.
+func (r *Report) Kept(name, profile, paxos string, s Settings) *Figure {
+	f := r.Figure(name, profile, paxos)
+	if f == nil || f.Settings != s {
+		return nil
+	}
+	return f
+}
+
+// Figure returns the figure of an experiment in a world; nil if there is none.
+func (r *Report) Figure(name, profile, paxos string) *Figure {
+	return r.figure((&Figure{Name: name, Profile: profile, Paxos: paxos}).Key())
 }
 
 // figure returns a figure; nil if there is none.

@@ -18,8 +18,9 @@ func main() {
 	o := safety.Options{Log: os.Stderr}
 	pflag.StringArrayVar(&o.Systems, "system", nil, "a system, several times for several; default all")
 	pflag.StringArrayVar(&o.Faults, "fault", nil, "a fault, several times for several; default all")
-	pflag.IntVar(&o.Tries, "tries", 3, "of each cell, until the first violation")
-	pflag.Uint64Var(&o.Seed, "seed", 0, "of the first try; with it cells begin anew, otherwise they go on")
+	pflag.IntVar(&o.Tries, "tries", 3, "of each cell in all, those of earlier runs among them, until the first violation; 0: one more than it has")
+	pflag.BoolVar(&o.Again, "again", false, "cells begin anew; otherwise they go on")
+	pflag.Uint64Var(&o.Seed, "seed", 0, "of the first try; with it cells begin anew, too")
 	pflag.StringVar(&o.Out, "out", "../../docs/evaluation", "directory of the page")
 	pflag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
