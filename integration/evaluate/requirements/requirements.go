@@ -159,6 +159,9 @@ func (s System) Redeployment(ctx context.Context) error {
 // ErrSafety is returned by StopTheWorld if the put of the paused worker was carried out.
 var ErrSafety = errors.New("a worker that had been taken for dead has written")
 
+// ErrLost is returned by StopTheWorld if that put was acknowledged, and not carried out.
+var ErrLost = errors.New("what a worker has written that had been taken for dead is lost")
+
 // StopTheWorld has a worker pause within its section until another one enters. When it continues,
 // its put must be refused.
 func (s System) StopTheWorld(ctx context.Context) error {
@@ -188,8 +191,11 @@ func (s System) StopTheWorld(ctx context.Context) error {
 	if err := errors.Join(err, h.Leave(ctx)); err != nil {
 		return err
 	}
-	if wrote == nil || string(value) != "of the other" {
+	if string(value) != "of the other" {
 		return fmt.Errorf("%w: %q, told %v", ErrSafety, value, wrote) //nolint:errorlint // nil where the put was acknowledged
+	}
+	if wrote == nil {
+		return ErrLost
 	}
 	return nil
 }

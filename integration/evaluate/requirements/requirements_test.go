@@ -2,7 +2,11 @@ package requirements
 
 import (
 	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +17,8 @@ import (
 	"music/integration/evaluate/optimistic"
 	"music/integration/evaluate/ours/ourstest"
 	"music/integration/evaluate/recipes"
+	"music/integration/evaluate/section"
+	"music/integration/evaluate/store"
 	"music/integration/evaluate/store/storetest"
 )
 
@@ -66,9 +72,43 @@ func theOptimistic(t *testing.T) wants {
 	return wants{System{open, open, sleep}, context.DeadlineExceeded, context.DeadlineExceeded}
 }
 
-// theHeartbeat is the post's second lock, with its housekeeper. A mortal worker does not beat, and its
-// clock is further behind than the grace period is long: nobody else is ever evicted, however slow
-// the machine is.
+// paused are the options of a worker that stands still for a span before its first put. Nobody waits for that: until then its clock
+// is behind by as much, so that what it has said is old at once.
+func paused(o store.Options, span time.Duration) store.Options {
+	var awake atomic.Bool
+	o.Clock = func() time.Time {
+		if awake.Load() {
+			return time.Now()
+		}
+		return time.Now().Add(-span)
+	}
+	o.Hook = func(statement string, send func() error) error {
+		if strings.HasPrefix(statement, store.PutStatement) {
+			awake.Store(true)
+		}
+		return send()
+	}
+	return o
+}
+
+// A worker that was paused wakes by its put, whose timestamp is that of now: from a clock that is behind it would be acknowledged and
+// lie below what the next one has written.
+func TestAPausedWorkerPutsNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := paused(store.Options{}, time.Hour)
+		var seen []time.Duration
+		for _, statement := range []string{"INSERT INTO lwt_tokens", store.PutStatement + " (key, value)", "DELETE FROM lwt_tokens"} {
+			require.NoError(t, o.Hook(statement, func() error {
+				seen = append(seen, time.Since(o.Clock()))
+				return nil
+			}))
+		}
+		assert.Equal(t, []time.Duration{time.Hour, 0, 0}, seen)
+	})
+}
+
+// theHeartbeat is the post's second lock, with its housekeeper. A mortal worker does not beat, and is paused for longer than the grace
+// period: nobody else is ever evicted, however slow the machine is.
 func theHeartbeat(t *testing.T) wants {
 	o := heartbeat.Options{Options: storetest.Options(t), Sleep: sleep, Grace: time.Hour}
 	keeper, err := heartbeat.NewHousekeeper(o)
@@ -82,12 +122,12 @@ func theHeartbeat(t *testing.T) wants {
 			_, _ = keeper.Clean(ctx)
 		}
 	}()
-	mortal := o
-	mortal.Beat, mortal.Clock = time.Hour, storetest.Ahead(-2*o.Grace)
-	return wants{
-		System{func() (Lock, error) { return heartbeat.New(o) }, func() (Lock, error) { return heartbeat.New(mortal) }, sleep},
-		nil, ErrSafety,
+	mortal := func() (Lock, error) {
+		o := o
+		o.Beat, o.Options = time.Hour, paused(o.Options, 2*o.Grace)
+		return heartbeat.New(o)
 	}
+	return wants{System{func() (Lock, error) { return heartbeat.New(o) }, mortal, sleep}, nil, ErrSafety}
 }
 
 // ours is the product as its recipes have it. A mortal worker has a short lease.
@@ -97,4 +137,43 @@ func ours(t *testing.T) wants {
 		return func() (Lock, error) { return recipes.New(recipes.Options{Host: proxy, Lease: lease}) }
 	}
 	return wants{System: System{of(time.Minute), of(soon), sleep}}
+}
+
+// row is a lock that everybody has, and its value. The first worker's put is carried out, or not, and answered.
+type row struct {
+	value  *string
+	writes bool
+	answer error
+}
+
+func (r row) Close()                                              {}
+func (r row) Enter(context.Context, string) (section.Held, error) { return r, nil }
+func (r row) TryEnter(context.Context, string) (section.Held, bool, error) {
+	return r, true, nil
+}
+func (r row) Leave(context.Context) error         { return nil }
+func (r row) Get(context.Context) ([]byte, error) { return []byte(*r.value), nil }
+func (r row) Put(_ context.Context, value []byte) error {
+	if r.writes {
+		*r.value = string(value)
+	}
+	return r.answer
+}
+
+// The late put of a worker is refused, or carried out, or acknowledged and lost: the test tells one from another.
+func TestStopTheWorldTells(t *testing.T) {
+	unknown := errors.New("unknown")
+	for _, c := range []struct {
+		late row
+		want error
+	}{
+		{row{writes: true}, ErrSafety}, {row{writes: true, answer: unknown}, ErrSafety}, {row{}, ErrLost}, {row{answer: section.ErrLost}, nil},
+	} {
+		c.late.value = new(string)
+		s := System{
+			Mortal: func() (Lock, error) { return c.late, nil },
+			New:    func() (Lock, error) { return row{value: c.late.value, writes: true}, nil },
+		}
+		assert.ErrorIs(t, s.StopTheWorld(t.Context()), c.want)
+	}
 }
