@@ -9,17 +9,22 @@
 //	acquireLock: "a select of the top most row for the      SELECT … LIMIT 1 at ONE; the slides say
 //	 key … return true if the lockRef UUID matches it"      "neither requires atomic reads"
 //	releaseLock: "Atomically deletes the row"               DELETE … IF EXISTS
+//	criticalGet, criticalPut "(lockRef, key, …)"            Get, Put: the check of acquireLock, and package store
 //
-// The slides leave out where the values are; as in their Listing 1 they are ordinary rows, read and
-// written at QUORUM. They say nothing of a holder that dies: its row stays until somebody calls
-// Force, which deletes the top row and tells the one in it nothing.
+// The slides leave out where the values are: here they are ordinary rows, read and written at QUORUM.
+// Listing 1 gives the reference to both operations and does not say what for; here, as in the paper
+// (IV-A), one that is not first waits, and one that is there no more is refused, as far as one replica
+// knows. The slides say nothing of a holder that dies: its row stays until somebody calls Force, which
+// deletes the top row and tells the one in it nothing.
 //
 // What breaks it. Order is by the clients' clocks, not by arrival. A client whose clock is behind
 // creates a reference below that of a living holder, becomes the top row itself, and there are two
-// holders. With Options.Ordered, the repair, a static column keeps the last reference given out, the
-// same conditional batch raises it, and a reference is never made below it: order is that of
-// insertion. What stays is that nothing fences the put of a holder that was forced out, and that
-// values are written with the clients' clocks: the put of one that is behind is acknowledged and lost.
+// holders: the first one goes on when the second has left, with what it has read before. With
+// Options.Ordered, the repair, a static column keeps the last reference given out, the same
+// conditional batch raises it, and a reference is never made below it: order is that of insertion.
+// What stays is that nothing fences a put that has passed its check when its client is forced out, and
+// that values are written with the clients' clocks: the put of one that is behind is acknowledged and
+// lost.
 package timeuuid
 
 import (
@@ -156,18 +161,54 @@ func (h *held) createOrdered(ctx context.Context) (bool, error) {
 
 // acquireLock reports whether the reference is at the top, as one replica knows it.
 func (h *held) acquireLock(ctx context.Context) (bool, error) {
-	rows, err := h.c.session.Rows(ctx, gocql.One, topStatement, h.key)
+	rows, err := h.top(ctx)
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
 	return rows[0]["ref"] == h.ref, nil
 }
 
-// Get implements section.Held.
-func (h *held) Get(ctx context.Context) ([]byte, error) { return h.c.session.Value(ctx, h.key) }
+// top is the top row, as one replica knows it.
+func (h *held) top(ctx context.Context) ([]map[string]any, error) {
+	return h.c.session.Rows(ctx, gocql.One, topStatement, h.key)
+}
 
-// Put implements section.Held.
+// check waits until the reference is at the top again, or returns section.ErrLost where it is there no more.
+func (h *held) check(ctx context.Context) error {
+	return store.Poll(ctx, h.c.pause, func() (bool, error) {
+		rows, err := h.top(ctx)
+		if err != nil {
+			return false, err
+		}
+		return first(rows, h.ref)
+	})
+}
+
+// first reports whether a reference is the one in the top row; section.ErrLost where all that are there are later.
+func first(rows []map[string]any, ref gocql.UUID) (bool, error) {
+	if len(rows) == 0 {
+		return false, section.ErrLost
+	}
+	top, _ := rows[0]["ref"].(gocql.UUID)
+	if top.Timestamp() > ref.Timestamp() {
+		return false, section.ErrLost
+	}
+	return top == ref, nil
+}
+
+// Get is criticalGet.
+func (h *held) Get(ctx context.Context) ([]byte, error) {
+	if err := h.check(ctx); err != nil {
+		return nil, err
+	}
+	return h.c.session.Value(ctx, h.key)
+}
+
+// Put is criticalPut.
 func (h *held) Put(ctx context.Context, value []byte) error {
+	if err := h.check(ctx); err != nil {
+		return err
+	}
 	return h.c.session.SetValue(ctx, h.key, value)
 }
 

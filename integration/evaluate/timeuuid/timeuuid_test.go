@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -35,7 +36,7 @@ func TestBattery(t *testing.T) {
 }
 
 // A client whose clock is a minute behind overtakes a living holder, whose reference is at the top
-// no more; with the repair it waits.
+// no more, and which goes on when the other has left; with the repair it waits.
 func TestSlowClockOvertakes(t *testing.T) {
 	o := storetest.Options(t)
 	for _, ordered := range []bool{false, true} {
@@ -50,9 +51,11 @@ func TestSlowClockOvertakes(t *testing.T) {
 		if !ordered {
 			second := <-entered
 			assert.Equal(t, "of the first", storetest.Get(t, second))
-			storetest.Put(t, first, "after the second has read")
+			put := make(chan error)
+			go func() { put <- first.Put(t.Context(), []byte("after the second has read")) }()
 			storetest.Put(t, second, "of the second")
 			storetest.Leave(t, second)
+			require.NoError(t, <-put)
 			assert.Contains(t, clients.Faults(), judge.TwoHolders)
 			continue
 		}
@@ -65,7 +68,41 @@ func TestSlowClockOvertakes(t *testing.T) {
 	}
 }
 
-// What a holder sends that was forced out lies on top of its successor's value, in both forms.
+// A reference that is in the top row may go on, one behind an earlier one waits, and one that all others are later than is lost.
+func TestOnlyTheFirstMayGoOn(t *testing.T) {
+	now := time.Now()
+	mine := gocql.UUIDFromTime(now)
+	for name, c := range map[string]struct {
+		top  []map[string]any
+		in   bool
+		want error
+	}{
+		"first":         {[]map[string]any{{"ref": mine}}, true, nil},
+		"overtaken":     {[]map[string]any{{"ref": gocql.UUIDFromTime(now.Add(-time.Minute))}}, false, nil},
+		"forced out":    {[]map[string]any{{"ref": gocql.UUIDFromTime(now.Add(tick))}}, false, section.ErrLost},
+		"nobody waits":  {nil, false, section.ErrLost},
+		"in one moment": {[]map[string]any{{"ref": gocql.UUIDFromTime(now)}}, false, nil},
+	} {
+		in, err := first(c.top, mine)
+		assert.Equal(t, c.in, in, name)
+		assert.ErrorIs(t, err, c.want, name)
+	}
+}
+
+// A holder that was forced out is told so by its next put and get.
+func TestForcedHolderIsRefused(t *testing.T) {
+	o := storetest.Options(t)
+	one, err := open(o, 0, false)
+	require.NoError(t, err)
+	t.Cleanup(one.Close)
+	first := storetest.Enter(t, one, "k")
+	require.NoError(t, one.Force(t.Context(), "k"))
+	require.ErrorIs(t, first.Put(t.Context(), []byte("late")), section.ErrLost)
+	_, err = first.Get(t.Context())
+	require.ErrorIs(t, err, section.ErrLost)
+}
+
+// What a holder has sent, when it is forced out, lies on top of its successor's value, in both forms.
 func TestForcedHolderPutsLate(t *testing.T) {
 	o := storetest.Options(t)
 	clients := storetest.NewClients(t)
