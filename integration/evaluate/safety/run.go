@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"music/integration/evaluate/judge"
@@ -58,11 +59,14 @@ func (r *run) leave() error {
 	return was.close()
 }
 
+// old reports whether a cell is of the system as it was tried before, or new.
+func (c *Cell) old(s System) bool { return c.Settings != s.settings }
+
 // prepare says how often the cells of a fault are to be tried.
 func (r *run) prepare(f Fault) {
 	for _, s := range r.systems {
 		c := r.table.of(s.Name, f.Name)
-		c.fresh = r.o.Again || r.o.Seed != 0
+		c.fresh = r.o.Again || r.o.Seed != 0 || c.old(s)
 		switch {
 		case c.fresh:
 			c.left = max(1, r.o.Tries)
@@ -111,7 +115,7 @@ func (r *run) try(ctx context.Context, f Fault) (err error) {
 		}
 		_, _ = fmt.Fprintf(r.o.Log, "  %-24s seed %d: %3d sections, blocked %v, %v %s\n", c.System, t.seed, t.history.Count(judge.Enter, judge.Done), t.blocked, c.Violations, c.Failed)
 	}
-	r.table.When, r.table.Load = time.Now().UTC().Format(time.DateOnly), max(r.table.Load, wanting())
+	r.table.When, r.table.Cores, r.table.Load = time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), max(r.table.Load, wanting())
 	if err := r.table.save(r.o.Out); err != nil || failed == nil {
 		return err
 	}

@@ -204,3 +204,20 @@ func TestATryWithoutAClientIsNone(t *testing.T) {
 	require.NoError(t, c.judge(broken, t.TempDir()))
 	assert.Equal(t, Violated, c.Verdict)
 }
+
+// A cell of a system that was tried with other settings is marked, and begins anew.
+func TestOtherSettingsBeginAnew(t *testing.T) {
+	o := Options{Out: t.TempDir(), Tries: 1, Log: t.Output()}
+	kept, err := load(o.Out)
+	require.NoError(t, err)
+	*kept.of("bakery", "paused") = Cell{System: "bakery", Fault: "paused", Verdict: Violated, Tries: 1, History: "x.txt"}
+	*kept.of("etcd", "paused") = Cell{System: "etcd", Fault: "paused", Verdict: Held, Tries: 1}
+	require.Contains(t, kept.page(), "| bakery | **[violated](x.txt)** (1) † |\n| etcd | held (1) |\n\n†: tried when")
+	bakery, _ := find("bakery")
+	etcd, _ := find("etcd")
+	p := &theatre{}
+	r := run{o: o, systems: []System{bakery, etcd}, table: &kept, build: func(context.Context) (stage, error) { return p, nil }}
+	require.NoError(t, r.all(t.Context(), []Fault{{Name: "paused"}}))
+	require.Equal(t, []string{"bakery paused 1"}, p.plays)
+	require.Contains(t, kept.page(), "| bakery | held (1) |\n| etcd | held (1) |\n\n## The systems")
+}

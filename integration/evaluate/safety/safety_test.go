@@ -148,6 +148,7 @@ func TestPage(t *testing.T) {
 	require.NoError(t, kept.save(out))
 	kept, err = load(out)
 	require.NoError(t, err)
+	kept.Cores = 77 // whoever writes the page has others
 	c := kept.of("MSCP", "killed")
 	require.Equal(t, 2, c.Tries)
 	*c = Cell{System: "MSCP", Fault: "killed", Verdict: Violated, Tries: 4, Seed: 9, Violations: []string{"two holders"}, History: "safety/x.txt"}
@@ -157,6 +158,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"| system | killed |\n|---|---|\n| ours | blocked in 1 of 3 |\n| MSCP | **[violated](safety/x.txt)** (4) |\n",
 		"- MSCP, killed: two holders ([history](safety/x.txt)): `go run ./safety/table --system 'MSCP' --fault 'killed' --seed 9`",
+		"a machine of 77 cores",
 	} {
 		require.Contains(t, string(text), want)
 	}
@@ -170,6 +172,7 @@ func TestNames(t *testing.T) {
 	var names []string
 	for _, s := range Systems() {
 		names = append(names, s.Name)
+		require.NotEmpty(t, s.How, s.Name)
 		_, found := find(s.Name)
 		require.True(t, found)
 	}

@@ -42,10 +42,18 @@ func (p Place) ahead() time.Duration {
 
 // System is a system in the table.
 type System struct {
-	Name string
-	open func(Place) (section.Client, error)
-	ours bool   // must not be violated in any trial
-	need string // servers beside Cassandra, or a program, by name
+	Name     string
+	How      string // what it is, for a reader of the table
+	open     func(Place) (section.Client, error)
+	ours     bool   // must not be violated in any trial
+	need     string // servers beside Cassandra, or a program, by name
+	settings string // changed whenever it is tried in another way: a cell of others begins anew
+}
+
+// with returns the system with a word for how it is tried now.
+func (s System) with(settings string) System {
+	s.settings = settings
+	return s
 }
 
 // Lease is how long a system whose holder is silent waits for it.
@@ -57,54 +65,54 @@ const storeTimeout = 4 * time.Second
 // Systems returns those of the table.
 func Systems() []System {
 	return []System{
-		product("ours", ours.Lock),
-		product("ours, strict", ours.Strict),
-		product("ours, FOR UPDATE", ours.ForUpdate),
-		printed("MUSIC", paper.Options{}),
-		printed("MUSIC, any node", paper.Options{Anywhere: true}),
-		printed("MUSIC, flag as printed", paper.Options{FlagAsPrinted: true}),
-		printed("MUSIC, repaired", paper.Options{Repaired: true}),
-		printed("MSCP", paper.Options{Variant: paper.MSCP}),
-		printed("CassaEV", paper.Options{Variant: paper.CassaEV}),
-		other("LWT lock table, timeuuid", func(o store.Options) (*timeuuid.Client, error) {
+		product("ours", "this product: `LOCK`, writes and reads `USING LOCK`, `UNLOCK`", ours.Lock),
+		product("ours, strict", "as ours, on a table with `strict=true`: an operation is acknowledged by a read of the lock row, and no clock", ours.Strict),
+		product("ours, FOR UPDATE", "as ours, entered by `SELECT … FOR UPDATE`", ours.ForUpdate),
+		printed("MUSIC", "the paper's algorithms, with a misprint mended: forcedRelease sets the synchFlag to true, as the text says. A client speaks to the node of its site only", paper.Options{}),
+		printed("MUSIC, any node", "as MUSIC, with clients that send each message to the next node, whose replica a peek reads", paper.Options{Anywhere: true}),
+		printed("MUSIC, flag as printed", "as MUSIC, with the line as printed: forcedRelease writes false", paper.Options{FlagAsPrinted: true}),
+		printed("MUSIC, repaired", "as MUSIC, with what was found broken mended: peeks at QUORUM, also after a put, a flag above all stamps of its reference, puts ordered by more than the clock", paper.Options{Repaired: true}),
+		printed("MSCP", "MUSIC with puts by lightweight transactions (LWTs), as the paper compares itself with (VIII-b)", paper.Options{Variant: paper.MSCP}),
+		printed("CassaEV", "writes at ONE, and no lock (VIII-b)", paper.Options{Variant: paper.CassaEV}),
+		other("LWT lock table, timeuuid", "the slides on MUSIC's locking service: a row a waiter, sorted by time; nobody takes the row of the dead away", func(o store.Options) (*timeuuid.Client, error) {
 			return timeuuid.New(timeuuid.Options{Options: o})
-		}),
-		other("bakery", func(o store.Options) (*bakery.Client, error) {
+		}).with("puts check the top row"),
+		other("bakery", "Lamport's bakery by reads and writes at QUORUM, after a blog post", func(o store.Options) (*bakery.Client, error) {
 			return bakery.New(bakery.Options{Options: o})
-		}),
-		other("lease, election", func(o store.Options) (*election.Client, error) {
+		}).with("numbers live for an hour"),
+		other("lease, election", "a row with a TTL, inserted and renewed by LWTs, after the blog post \"Consensus on Cassandra\"", func(o store.Options) (*election.Client, error) {
 			return election.New(election.Options{Options: o, TTL: Lease})
 		}),
-		other("lease, election, fenced", func(o store.Options) (*election.Client, error) {
+		other("lease, election, fenced", "the lease repaired: a leader counts its lease, and puts are LWTs in the row of the lease", func(o store.Options) (*election.Client, error) {
 			return election.New(election.Options{Options: o, TTL: Lease, Fenced: true})
 		}),
-		other("optimistic lock", func(o store.Options) (*optimistic.Client, error) {
+		other("optimistic lock", "the first lock of the ScyllaDB post: everybody writes that he wants it, and who reads only himself has it; the row of the dead stays", func(o store.Options) (*optimistic.Client, error) {
 			return optimistic.New(optimistic.Options{Options: o})
 		}),
-		other("LWT and heartbeat", func(o store.Options) (*heartbeat.Client, error) {
+		other("LWT and heartbeat", "the second lock of that post: a row by an LWT, a heartbeat for each client, and a housekeeper that deletes rows without one", func(o store.Options) (*heartbeat.Client, error) {
 			return heartbeat.New(heartbeat.Options{Options: o})
-		}),
-		beyond("ShedLock", shedLock, func(at Place, b beside) (*shedlock.Client, error) {
+		}).with("one housekeeper"),
+		beyond("ShedLock", "the library's lock over Cassandra: a row with the end of the lock, by clients' clocks", shedLock, func(at Place, b beside) (*shedlock.Client, error) {
 			o := store.Options{Hosts: at.Nodes[:1], Keyspace: at.Keyspace, Clock: at.Now, Timeout: storeTimeout}
 			return shedlock.New(shedlock.Options{Options: o, Program: b.Program, Lease: Lease, Ahead: at.ahead()})
 		}),
-		beyond("ZooKeeper, Curator", zooKeeper, func(_ Place, b beside) (*remote.Client, error) {
+		beyond("ZooKeeper, Curator", "Curator's InterProcessMutex, and the values in ZooKeeper (VIII, Fig. 6)", zooKeeper, func(_ Place, b beside) (*remote.Client, error) {
 			return curator.New(curator.Options{Program: b.Program, Server: b.Endpoint, Session: Lease})
 		}),
-		beyond("ZooKeeper, Curator heeding", zooKeeper, func(_ Place, b beside) (*remote.Client, error) {
+		beyond("ZooKeeper, Curator heeding", "as above, with a client that heeds the state of its connection, as Curator advises", zooKeeper, func(_ Place, b beside) (*remote.Client, error) {
 			return curator.New(curator.Options{Program: b.Program, Server: b.Endpoint, Session: Lease, Heed: true})
 		}),
-		beyond("MUSIC on ZooKeeper", zooKeeper, func(at Place, b beside) (*zookeeper.Client, error) {
+		beyond("MUSIC on ZooKeeper", "MUSIC before its lock table: locks in ZooKeeper, values in Cassandra", zooKeeper, func(at Place, b beside) (*zookeeper.Client, error) {
 			o := store.Options{Hosts: at.Nodes[:1], Keyspace: at.Keyspace, Clock: at.Now, Timeout: storeTimeout}
 			return zookeeper.New(zookeeper.Options{Options: o, Servers: []string{b.Endpoint}, Patience: Lease})
 		}),
-		beyond("etcd", etcd, func(_ Place, b beside) (*remote.Client, error) {
+		beyond("etcd", "a lock of etcd's own, and the values in etcd, written only while the lock is held", etcd, func(_ Place, b beside) (*remote.Client, error) {
 			return remote.Start(b.Program, b.Endpoint, Lease.String())
 		}),
-		beyond("etcd, values in Cassandra", etcd, func(at Place, b beside) (*remote.Client, error) {
+		beyond("etcd, values in Cassandra", "as etcd, with the values in Cassandra", etcd, func(at Place, b beside) (*remote.Client, error) {
 			return remote.Start(b.Program, b.Endpoint, Lease.String(), at.Nodes[0], at.Keyspace)
 		}),
-		other("racing LWTs", func(o store.Options) (*racing.Client, error) { return racing.New(racing.Options{Options: o}) }),
+		other("racing LWTs", "no lock: read, and write by an LWT if nobody else has; what has lost begins again", func(o store.Options) (*racing.Client, error) { return racing.New(racing.Options{Options: o}) }),
 	}
 }
 
@@ -121,10 +129,10 @@ func keepHouse(o store.Options) (end func(), err error) {
 }
 
 // other is a system on package store.
-func other[C section.Client](name string, open func(store.Options) (C, error)) System {
-	return System{name, func(at Place) (section.Client, error) {
+func other[C section.Client](name, how string, open func(store.Options) (C, error)) System {
+	return System{Name: name, How: how, open: func(at Place) (section.Client, error) {
 		return open(store.Options{Hosts: at.Nodes[:1], Keyspace: at.Keyspace, Clock: at.Now, Timeout: storeTimeout})
-	}, false, ""}
+	}}
 }
 
 // The names of servers beside Cassandra, and of a client that needs Cassandra only.
@@ -140,14 +148,14 @@ type beside struct {
 var errNoServer = errors.New("its servers cannot be had")
 
 // beyond is a system that needs servers beside Cassandra.
-func beyond[C section.Client](name, need string, open func(Place, beside) (C, error)) System {
-	return System{name, func(at Place) (section.Client, error) {
+func beyond[C section.Client](name, how, need string, open func(Place, beside) (C, error)) System {
+	return System{Name: name, How: how, need: need, open: func(at Place) (section.Client, error) {
 		b, has := at.Servers[need]
 		if !has {
 			return nil, errNoServer
 		}
 		return open(at, b)
-	}, false, need}
+	}}
 }
 
 // find returns the system of a name.
@@ -161,20 +169,20 @@ func find(name string) (s System, found bool) {
 }
 
 // product is a mode of the product.
-func product(name string, m ours.Mode) System {
-	return System{name, func(at Place) (section.Client, error) {
+func product(name, how string, m ours.Mode) System {
+	return System{Name: name, How: how, ours: true, open: func(at Place) (section.Client, error) {
 		return ours.New(ours.Options{Hosts: []string{at.Proxy}, Keyspace: at.Keyspace, Mode: m, Lease: Lease, Timeout: 2 * storeTimeout})
-	}, true, ""}
+	}}
 }
 
 // printed is a variant of the paper's system.
-func printed(name string, o paper.Options) System {
-	return System{name, func(at Place) (section.Client, error) {
+func printed(name, how string, o paper.Options) System {
+	return System{Name: name, How: how, open: func(at Place) (section.Client, error) {
 		o.Hosts, o.Keyspace, o.Now = at.Nodes[:1], at.Keyspace, at.Now
 		if o.Anywhere {
 			o.Hosts = at.Nodes
 		}
 		o.Patience, o.Timeout = Lease, storeTimeout
 		return paper.New(o)
-	}, false, ""}
+	}}
 }

@@ -38,6 +38,7 @@ type Cell struct {
 	Violations    []string `json:",omitempty"` // of that try, by name
 	History       string   `json:",omitempty"` // its file
 	Commit        string   `json:",omitempty"` // of the last try
+	Settings      string   `json:",omitempty"` // of the system, see System
 
 	left  int  // tries of this run that are still to be done
 	void  int  // tries of this run that told nothing
@@ -47,6 +48,7 @@ type Cell struct {
 // table is the content of safety.json.
 type table struct {
 	When  string
+	Cores int     `json:",omitempty"` // of the machine
 	Load  float64 // the greatest after a try: processes that wanted a core in the last minute
 	Cells []Cell
 }
@@ -160,7 +162,7 @@ func (c *Cell) failed(why error) {
 // count adds a try that told something.
 func (c *Cell) count(t *trial) {
 	if c.fresh {
-		*c = Cell{System: c.System, Fault: c.Fault, Verdict: Held, left: c.left, void: c.void}
+		*c = Cell{System: c.System, Fault: c.Fault, Verdict: Held, Settings: t.system.settings, left: c.left, void: c.void}
 	}
 	c.Failed, c.Commit = "", t.commit
 	c.Tries++
