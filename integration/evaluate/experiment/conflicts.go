@@ -25,8 +25,8 @@ func conflicts() Experiment {
 			{"slowdown, all", "share of the time without conflict"},
 		},
 		Claims: []Claim{
-			{Of: queued, To: Heartbeat, Metric: "slowdown, half", Paper: "its plot", Most: 0.5, Why: shareOfLess},
-			{Of: queued, To: Heartbeat, Metric: "slowdown, all", Paper: "its plot", Most: 0.5, Why: shareOfLess},
+			{Of: queued, To: Heartbeat, Metric: "slowdown, half", Paper: "a plot, no numbers", Most: 0.5, Why: shareOfLess},
+			{Of: queued, To: Heartbeat, Metric: "slowdown, all", Paper: "a plot, no numbers", Most: 0.5, Why: shareOfLess},
 			{Of: queued, To: Heartbeat, Metric: "no conflict"},
 			{Of: queued, To: Heartbeat, Metric: "all"},
 			{Of: Ours, To: Heartbeat, Metric: "slowdown, half"},

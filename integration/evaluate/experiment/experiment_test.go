@@ -182,8 +182,8 @@ func TestRatios(t *testing.T) {
 	assert.Len(t, f.Rows, 2, "to ask makes no rows")
 }
 
-// A claim that is missed tells what any protocol takes in the same rounds, or else a reason that is known; one of a single system is
-// its value.
+// A claim that is missed tells what any protocol takes in the same rounds, and whether that alone would miss it, or else a reason
+// that is known; one of a single system is its value.
 func TestReasons(t *testing.T) {
 	f := &Figure{Claims: []Claim{
 		{Of: "a", To: "b", Metric: "m", Most: 1, Floor: [2]string{"c", "d"}},
@@ -191,6 +191,8 @@ func TestReasons(t *testing.T) {
 		{Of: "a", Metric: "m", Least: 9, Why: "as it is"},
 		{Of: "a", Metric: "m", Most: 9, Why: "as it is"},
 		{Of: "a", To: "b", Metric: "m", Most: 1, Floor: [2]string{"absent"}},
+		{Of: "a", To: "b", Metric: "m", Most: 2, Floor: [2]string{"c"}},
+		{Of: "b", To: "a", Metric: "m", Least: 1, Floor: [2]string{"c"}},
 	}}
 	for system, v := range map[string]float64{"a": 8, "b": 2, "c": 3, "d": 1} {
 		f.add(system, "", map[string]float64{"m": v})
@@ -200,8 +202,9 @@ func TestReasons(t *testing.T) {
 		verdicts = append(verdicts, r.name()+" "+r.Values.String()+" "+r.verdict())
 	}
 	assert.Equal(t, []string{
-		"a : b 4.00 missed: one c and one d alone is 2.00 in the same rounds", "a : b 4.00 missed: c alone is 1.50 in the same rounds",
+		"a : b 4.00 missed, as it would be by one c and one d alone, 2.00 in the same rounds", "a : b 4.00 missed, as it would be by c alone, 1.50 in the same rounds",
 		"a 8.00 missed: as it is", "a 8.00 met", "a : b 4.00 missed",
+		"a : b 4.00 missed, and would not be by c alone, 1.50 in the same rounds", "b : a 0.25 missed, as it would be by c alone, 0.38 in the same rounds",
 	}, verdicts)
 }
 

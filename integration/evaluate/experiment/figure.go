@@ -106,7 +106,10 @@ func (r Ratio) reason() string {
 		if r.Floor[1] != "" {
 			names = fmt.Sprintf("one %s and one %s", names, r.Floor[1])
 		}
-		return fmt.Sprintf(": %s alone is %s in the same rounds", names, r.floor)
+		if m := r.floor.Median(); r.Most != 0 && m <= r.Most || r.Least != 0 && m >= r.Least {
+			return fmt.Sprintf(", and would not be by %s alone, %s in the same rounds", names, r.floor)
+		}
+		return fmt.Sprintf(", as it would be by %s alone, %s in the same rounds", names, r.floor)
 	}
 	if r.Why != "" {
 		return ": " + r.Why
@@ -219,8 +222,10 @@ func (f *Figure) noteOf(c Claim, x string) string {
 	here, note, absent := false, "", ""
 	for _, system := range []string{c.Of, c.To} {
 		if i := f.find(system, x); i >= 0 {
-			first, _, _ := strings.Cut(f.Rows[i].Note, ":")
-			here, note = true, cmp.Or(note, first)
+			here = true
+			if first, _, _ := strings.Cut(f.Rows[i].Note, ":"); first != "" {
+				note = cmp.Or(note, system+": "+first)
+			}
 		} else if system != "" {
 			absent = cmp.Or(absent, system+" was not timed")
 		}

@@ -11,11 +11,15 @@ import (
 // others those of further pages.
 func (r *Report) Markdown(before *Report, plots map[string]string, others ...string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# The evaluation\n\nThe systems that this product stands on, and the product, beside each other: written by `make evaluate`, last on\n%s, on %s. Nodes, proxies, clients and the emulated network share that machine, with whatever else runs there: each\nfigure tells how loaded it was, by which command it was measured, and at which commit.\n",
-		r.When, r.Machine)
-	b.WriteString("\n**Ratios are the result**: both systems of a ratio have had their turns in the same run, round by round. The median of the rounds, and in\nbrackets the least and the greatest. Absolute numbers are those of the machine. The load is how many processes wanted a core in the last minute,\nbefore and after.\n\n| | |\n|---|---|\n")
-	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
-		fmt.Fprintf(&b, "| %s | %s |\n", name, r.Versions[name])
+	fmt.Fprintf(&b, "# The evaluation\n\nThe systems that this product stands on, and the product, beside each other: written by `make evaluate`%s.\nNodes, proxies, clients and the emulated network share one machine, last %s, with whatever else runs there: each\nfigure tells how loaded it was, by which command it was measured, and at which commit. A full run keeps a figure that is here with the same settings,\nwhatever the product was then; `--again` measures it anew.\n",
+		r.span(), r.Machine)
+	b.WriteString("\n**Ratios are the result**: both systems of a ratio have had their turns in the same run, round by round. A number is the median of the rounds, with\nthe least and the greatest in brackets. Absolute numbers are those of the machine. The load is how many processes wanted a core in the last minute,\nbefore and after.\n\n| | |\n|---|---|\n")
+	versions := maps.Clone(r.Versions)
+	if commits := r.commits(); commits != "" {
+		versions["the product"] = commits
+	}
+	for _, name := range slices.Sorted(maps.Keys(versions)) {
+		fmt.Fprintf(&b, "| %s | %s |\n", name, versions[name])
 	}
 	if len(others) > 0 {
 		b.WriteString("\nBeside this page:")
@@ -24,6 +28,7 @@ func (r *Report) Markdown(before *Report, plots map[string]string, others ...str
 		}
 		b.WriteString("\n")
 	}
+	r.markdownWords(&b)
 	r.markdownSummary(&b)
 	for _, f := range r.Figures {
 		f.markdown(&b, before, plots[f.Key()])
@@ -31,10 +36,30 @@ func (r *Report) Markdown(before *Report, plots map[string]string, others ...str
 	return b.String()
 }
 
+// span says between which times the figures were measured; "" if there are none.
+func (r *Report) span() string {
+	if len(r.Figures) == 0 {
+		return ""
+	}
+	earlier := func(a, b *Figure) int { return strings.Compare(a.When, b.When) }
+	return fmt.Sprintf(", its figures from\n%s to %s", slices.MinFunc(r.Figures, earlier).When, slices.MaxFunc(r.Figures, earlier).When)
+}
+
+// commits returns those at which the figures were measured, each once, the earliest first.
+func (r *Report) commits() string {
+	var all []string
+	for _, f := range slices.SortedFunc(slices.Values(r.Figures), func(a, b *Figure) int { return strings.Compare(a.When, b.When) }) {
+		if f.Version != "" && !slices.Contains(all, f.Version) {
+			all = append(all, f.Version)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
 // markdownSummary is the table of what the papers have or the product aims at.
 func (r *Report) markdownSummary(b *strings.Builder) {
-	b.WriteString("\n## In short\n\nWhat a paper has a number for, or the product a goal. Where a goal is missed, the reason is what was measured beside it.\n\n" +
-		"| figure | profile, Paxos | ratio | at | of | measured | the paper | aimed at | |\n|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n## In short\n\nWhat the paper or a post has a number for, or the product a goal. Where a goal is missed, what was measured beside it says why, or that it is not that.\n\n" +
+		"| figure | profile, Paxos | ratio | at | of | measured | paper or post | aimed at | |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, f := range r.Figures {
 		for _, q := range f.ratios() {
 			if q.Paper != "" || q.goal() != "" {
@@ -99,7 +124,7 @@ func (f *Figure) under() string {
 		where = "three nodes on loopback, no distance between them"
 	}
 	s := f.Settings
-	text := fmt.Sprintf("%s, Paxos %s, commit log %s, %d rounds of %v a system, %d clients a site where the most is measured.\n`%s`, the product %s, %s, load %s.",
+	text := fmt.Sprintf("%s, Paxos %s, commit log %s, %d rounds of %v a system, %d clients a site where it is about throughput and nothing else is said.\n`%s`, the product %s, %s, load %s.",
 		where, f.Paxos, log, s.Rounds, s.Span, s.Workers, f.Command, f.Version, f.When, f.Load)
 	if s.Try {
 		text += "\n**This was a try on nodes that start fast and are slow then: its numbers say nothing.**"
@@ -113,7 +138,7 @@ func (f *Figure) markdownRatios(b *strings.Builder, old *Figure) {
 	if len(all) == 0 {
 		return
 	}
-	b.WriteString("\n| ratio | at | of | measured | the paper | aimed at | |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n| ratio | at | of | measured | paper or post | aimed at | |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range all {
 		was := ""
 		if old != nil {

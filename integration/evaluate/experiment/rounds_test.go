@@ -64,10 +64,10 @@ func TestWhatWasNotMeasuredIsTold(t *testing.T) {
 	one := func(int) float64 { return 1 }
 	f := turned(t, Claim{Of: "ours", To: "b", Metric: "m", Least: 1}, fails("ours", one, 1, 2), fails("b", one))
 	page := (&Report{Figures: []*Figure{f}}).Markdown(nil, nil)
-	assert.Contains(t, page, "| [figX](#figX-IUs-v2) | IUs, v2 | ours : b |  | m | – |  | ≥ 1 | not measured: no section |")
-	assert.Contains(t, page, "| ours : b |  | m | – |  | ≥ 1 | not measured: no section |")
+	assert.Contains(t, page, "| [figX](#figX-IUs-v2) | IUs, v2 | ours : b |  | m | – |  | ≥ 1 | not measured: ours: no section |")
+	assert.Contains(t, page, "| ours : b |  | m | – |  | ≥ 1 | not measured: ours: no section |")
 	f = turned(t, Claim{Of: "ours", Metric: "m", Most: 1}, fails("ours", one, 0, 3))
-	assert.Contains(t, (&Report{Figures: []*Figure{f}}).Markdown(nil, nil), "| ours |  | m | – |  | ≤ 1 | not measured: no section |")
+	assert.Contains(t, (&Report{Figures: []*Figure{f}}).Markdown(nil, nil), "| ours |  | m | – |  | ≤ 1 | not measured: ours: no section |")
 	f = turned(t, Claim{Of: "ours", To: "b", Metric: "m", Least: 1}, fails("b", one))
 	assert.Contains(t, (&Report{Figures: []*Figure{f}}).Markdown(nil, nil), "not measured: ours was not timed")
 	f = turned(t, Claim{Of: "ours", To: "c", Metric: "m", Least: 1}, fails("b", one))

@@ -30,9 +30,9 @@ func succession() Experiment {
 		Profiles: []string{"IUs"}, Paxos: []string{"v2"},
 		Metrics: []Metric{{"dies", "s"}, {"dies, longest", "s"}, {"beyond its lease", "s"}, {"resigns", "ms"}, {"resigns in", "RTT"}},
 		Claims: []Claim{
-			{Of: Ours, To: Lease, Metric: "dies", Paper: "a whole TTL"},
+			{Of: Ours, To: Lease, Metric: "dies"},
 			{Of: Ours, To: Lease, Metric: "resigns"},
-			{Of: Ours, Metric: "beyond its lease", Paper: "", Most: 1},
+			{Of: Ours, Metric: "beyond its lease", Most: 1},
 			{Of: Ours, Metric: "resigns in", Most: 2, Why: "a resignation is a lightweight transaction, and then the next one is told and synchronises"},
 		},
 		Run: func(ctx context.Context, r *Run) error {

@@ -77,7 +77,7 @@ func TestPage(t *testing.T) {
 	page := Suite{Seed: 7, Command: "evaluate --only=services"}.page(all, "abc", "1.00, 2.00")
 	for _, want := range []string{
 		"| homing | ours | 2 | 0 | 0 | 0 |  |\n", "two holders (2); not DONE (1)", "homing over music:\n```\ntwo holders\n\ta\n```",
-		"| portal | music | 0 | 0 | 0 | 0 | it has not come to an end: context deadline exceeded |", "3.00 (2.00–3.00) |\n| portal | – | – | – |", "`evaluate --only=services`, the product abc,", "load 1.00, 2.00", "Seed 7:",
+		"| portal | music | 0 | 0 | 0 | 0 | it has not come to an end: context deadline exceeded |", "3.00 (2.00–3.00) |\n| portal | – | – | – |", "`evaluate --only=services`, the product abc,", "before and after) 1.00, 2.00", "Seed 7:",
 	} {
 		assert.Contains(t, page, want)
 	}

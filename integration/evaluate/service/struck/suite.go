@@ -130,14 +130,16 @@ func broken(all []*tally) error {
 // preface is what stands above the tables.
 const preface = `# The services of the MUSIC paper
 
-VNF homing and the portal (paper VII) as programs, over the product, over MUSIC as the paper has it, over MUSIC with forcedRelease as it is
-printed, over MUSIC as it was repaired here, and over nothing at all. Workers and back ends are killed, stand still, or are cut off from their store while
+VNF homing and the portal, the two production services of the MUSIC paper (VII), as programs, over: *ours*, this product; *music*, the paper's
+algorithms, with the misprint in forcedRelease mended; *printed*, the same with that line as it is printed; *repaired*, MUSIC as it was repaired
+here; and *nothing*, no lock at all. Workers of homing and back ends of the portal are killed, stand still, or are cut off from their store while
 they are in a section, for longer than the lease of 1 s; what was kept back arrives late. One Cassandra node, on one machine; the two
 services over one system are struck at the same time.
 
-**Overtaken** is how often another process was in the section before the fault was mended. The faults found are those of entry consistency on a
-job's or user's key; jobs that two workers were at, states or changes that were carried out twice, jobs that are not DONE, acknowledged changes
-that are lost. MUSIC tells its holders of no lease, so that one which wakes up works on until its next put is refused.
+The columns *killed*, *paused* and *cut off* count the faults that struck a process in a section, and **overtaken** those of them in which another
+process had entered that section before the fault was mended. The faults found, with how often each was, are those of entry consistency on a
+job's or user's key; jobs that two workers were at (executed at once), states or changes that were carried out twice, jobs that are not DONE or are
+there again, acknowledged changes that are lost. MUSIC tells its holders of no lease, so that one which wakes up works on until its next put is refused.
 
 | service | over | killed | paused | cut off | overtaken | what was found |
 |---|---|---|---|---|---|---|
@@ -157,7 +159,7 @@ func (s Suite) page(all []*tally, commit, load string) string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %s |\n", t.service, t.over, t.struck[Killed], t.struck[Paused], t.struck[Cut], t.overtaken, strings.Join(found, "; "))
 	}
-	b.WriteString("\n## Without faults\n\nJobs, and changes of roles, a second where a job's states take no time: the median of the rounds, with the least and the greatest.\n\n" +
+	b.WriteString("\n## Without faults\n\nJobs (homing), and changes of roles (portal), a second, where a job's states take no time: the median of the rounds, with the least and the greatest.\nA ratio is the median of those of the same rounds, so that it is not that of the medians.\n\n" +
 		"| service | ours | MUSIC | ours : MUSIC |\n|---|---|---|---|\n")
 	for _, what := range []string{homing, portal} {
 		mine, music := ratesOf(all, what, service.OverOurs), ratesOf(all, what, service.OverMusic)
@@ -175,7 +177,7 @@ func (s Suite) page(all []*tally, commit, load string) string {
 			fmt.Fprintf(&b, "\n%s over %s:\n```\n%s\n```\n", t.service, t.over, f.First)
 		}
 	}
-	fmt.Fprintf(&b, "\n`%s`, the product %s, %s, load %s, on %d cores. Seed %d: what strikes when depends on it, what meets what also on the machine.\n",
+	fmt.Fprintf(&b, "\n`%s`, the product %s, %s, load (processes that wanted a core, before and after) %s, on %d cores. Seed %d: what strikes when depends on it, what meets what also on the machine.\n",
 		s.Command, commit, time.Now().UTC().Format(time.RFC3339), load, runtime.NumCPU(), s.Seed)
 	return b.String()
 }
