@@ -71,12 +71,12 @@ type worker struct {
 	random *rand.Rand
 	puts   int
 
-	working, stopped atomic.Bool
-	skew             atomic.Int64
+	going, working, stopped atomic.Bool
+	skew                    atomic.Int64
 }
 
-// beClient does what the assignment says, writes a greeting and the history, and returns when it was told to
-// stop.
+// beClient does what the assignment says, writes a greeting, begins when it is told to, writes the history, and
+// returns when it was told to stop.
 func beClient(text string, from io.Reader, to io.Writer) error {
 	w := &worker{}
 	if err := json.Unmarshal([]byte(text), &w.assignment); err != nil {
@@ -105,19 +105,21 @@ func beClient(text string, from io.Reader, to io.Writer) error {
 		_ = out.Encode(o) // a parent that is gone takes this process along
 	})
 	go w.obey(from)
-	return w.work(context.Background())
+	return w.begin(context.Background())
 }
 
 // random returns the random numbers of a seed.
 func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) } //nolint:gosec // to be done again
 
-// obey executes commands, one a line: work, stop, and skew with the milliseconds by which the
+// obey executes commands, one a line: go, work, stop, and skew with the milliseconds by which the
 // client's clock is ahead.
 func (w *worker) obey(from io.Reader) {
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
 		word, rest, _ := strings.Cut(lines.Text(), " ")
 		switch word {
+		case "go":
+			w.going.Store(true)
 		case "work":
 			w.working.Store(true)
 		case "stop":
@@ -128,6 +130,14 @@ func (w *worker) obey(from io.Reader) {
 		}
 	}
 	w.stopped.Store(true)
+}
+
+// begin plays the role from when it is told to.
+func (w *worker) begin(ctx context.Context) error {
+	for !w.going.Load() && !w.stopped.Load() {
+		w.rest()
+	}
+	return w.work(ctx)
 }
 
 // work plays the role. Errors are in the history.

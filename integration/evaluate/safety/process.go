@@ -19,6 +19,7 @@ type process struct {
 	child *child.Process
 	stdin io.WriteCloser
 	gone  sync.WaitGroup
+	heard chan struct{} // closed when it has said whether it is connected, or can say nothing any more
 
 	absent string // what it has not done to be one of its trial; to be read after end
 }
@@ -45,7 +46,7 @@ func (t *trial) start(k int, r role) error {
 	defer func() { _ = log.Close() }() // the process has its own
 	out, in := io.Pipe()
 	cmd.Stdout, cmd.Stderr = in, log
-	p := &process{}
+	p := &process{heard: make(chan struct{})}
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
 		return err
 	}
@@ -72,8 +73,21 @@ func (p *process) listen(from io.Reader, history *judge.History) {
 			p.absent = "could not connect: " + first.Refused
 		}
 	}
+	close(p.heard)
 	_ = history.Read(io.MultiReader(words.Buffered(), from))
 	_, _ = io.Copy(io.Discard, from) // what is no history must not hold it up
+}
+
+// met reports whether all clients that were started have said whether they are connected.
+func (t *trial) met() bool {
+	for _, p := range t.clients {
+		select {
+		case <-p.heard:
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // signal signals the process and what it has started; one that is gone hears nothing.

@@ -35,6 +35,9 @@ func (r *run) all(ctx context.Context, faults []Fault) (err error) {
 	var void []error
 	for _, f := range faults {
 		r.prepare(f)
+		if !r.wants(f) {
+			_, _ = fmt.Fprintf(r.o.Log, "%s: each cell has its tries, or is violated; --again begins them anew\n", f.Name)
+		}
 		for r.wants(f) {
 			if err := r.try(ctx, f); err != nil {
 				return err

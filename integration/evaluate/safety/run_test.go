@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -168,8 +171,12 @@ func TestAClientThatIsNotConnected(t *testing.T) {
 		"refused":   {`{"Refused":"no route"}`, "could not connect: no route", 0},
 		"silent":    {"", "had not connected when the trial ended", 0},
 	} {
-		p, history := &process{}, new(judge.History)
+		p, history := &process{heard: make(chan struct{})}, new(judge.History)
+		early := &process{heard: make(chan struct{})}
+		assert.False(t, (&trial{clients: map[int]*process{1: p}}).met(), name)
 		p.listen(strings.NewReader(c.said), history)
+		assert.True(t, (&trial{clients: map[int]*process{1: p}}).met(), name)
+		assert.False(t, (&trial{clients: map[int]*process{1: p, 2: early}}).met(), name)
 		assert.Equal(t, c.absent, p.absent, name)
 		assert.Len(t, history.Ops(), c.ops, name)
 	}
@@ -184,7 +191,7 @@ func TestAClientGreets(t *testing.T) {
 	require.ErrorIs(t, beClient(string(text), nil, out), errNoServer)
 	_, err = out.Seek(0, 0)
 	require.NoError(t, err)
-	p := &process{}
+	p := &process{heard: make(chan struct{})}
 	p.listen(out, new(judge.History))
 	assert.Equal(t, "could not connect: "+errNoServer.Error(), p.absent)
 }
@@ -220,4 +227,41 @@ func TestOtherSettingsBeginAnew(t *testing.T) {
 	require.NoError(t, r.all(t.Context(), []Fault{{Name: "paused"}}))
 	require.Equal(t, []string{"bakery paused 1"}, p.plays)
 	require.Contains(t, kept.page(), "| bakery | held (1) |\n| etcd | held (1) |\n\n## The systems")
+}
+
+// Clients begin when all of their trial are connected; a trial with one that is late tells nothing.
+func TestClientsMeet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		soon, late := &process{heard: make(chan struct{})}, &process{heard: make(chan struct{})}
+		one, two := &trial{clients: map[int]*process{1: soon}}, &trial{clients: map[int]*process{1: soon, 2: late}}
+		go func() {
+			time.Sleep(meeting / 2)
+			close(soon.heard)
+		}()
+		meet(t.Context(), []*trial{one, two})
+		require.NoError(t, one.told())
+		require.ErrorIs(t, two.told(), errLate)
+	})
+}
+
+// A client does nothing until it is told to.
+func TestAClientWaitsForItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cell{left: 3}
+		w := &worker{assignment: assignment{Role: looks}, client: c, random: random(1)}
+		told, parent := io.Pipe()
+		go w.obey(told)
+		ended := make(chan error)
+		go func() { ended <- w.begin(t.Context()) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(t, c.done)
+		_, err := parent.Write([]byte("go\n"))
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []string{"enter", "get", "leave"}, c.done)
+		require.NoError(t, parent.Close())
+		require.NoError(t, <-ended)
+	})
 }

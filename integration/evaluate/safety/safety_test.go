@@ -78,7 +78,8 @@ func TestRoles(t *testing.T) {
 // What is commanded is obeyed; without a parent there is nothing more to do.
 func TestCommands(t *testing.T) {
 	w := &worker{}
-	w.obey(strings.NewReader("work\nskew -60000\n"))
+	w.obey(strings.NewReader("go\nwork\nskew -60000\n"))
+	require.True(t, w.going.Load())
 	require.True(t, w.working.Load())
 	require.True(t, w.stopped.Load())
 	require.Equal(t, -time.Minute, time.Duration(w.skew.Load()))

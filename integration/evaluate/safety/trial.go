@@ -51,6 +51,24 @@ func (t *trial) told() error {
 	return nil
 }
 
+// errLate is why a trial tells nothing whose clients were not connected in time.
+var errLate = errors.New("a client was not connected within a minute")
+
+// meet waits until all clients that were started have said whether they are connected.
+func meet(ctx context.Context, all []*trial) {
+	for _, t := range await(ctx, all, meeting, (*trial).met) {
+		t.err = errLate
+	}
+}
+
+// let lets clients begin that were started.
+func (t *trial) let(clients ...int) error {
+	for _, k := range clients {
+		t.clients[k].tell("go")
+	}
+	return nil
+}
+
 // did reports whether a client has an acknowledged operation of a kind that was called after a
 // time.
 func (t *trial) did(k int, kind judge.Kind, after time.Duration) bool {
@@ -99,6 +117,7 @@ const visitor = 5
 
 // Spans of a trial.
 const (
+	meeting  = time.Minute      // until clients are connected, which is no part of what a system is judged by
 	opening  = 40 * time.Second // until the first section is under way
 	takeOver = 6 * Lease        // until another has entered after the holder is gone
 	struck   = 8 * time.Second  // how long a fault that is not the holder's lasts
@@ -127,6 +146,8 @@ func (w *world) play(ctx context.Context, f Fault, all []*trial) error {
 	}
 	began := judge.Now()
 	each(all, func(t *trial) error { return t.start(visitor, looks) })
+	meet(ctx, all)
+	each(all, func(t *trial) error { return t.let(visitor) })
 	for _, t := range await(ctx, all, lastLook, func(t *trial) bool { return t.did(visitor, judge.Get, began) }) {
 		t.blocked = true
 	}
@@ -140,12 +161,14 @@ func takeAway(ctx context.Context, w *world, f Fault, all []*trial) error {
 			return err
 		}
 	}
-	each(all, func(t *trial) error { return t.start(1, holds) })
+	each(all, func(t *trial) error { return errors.Join(t.start(1, holds), t.start(2, takes), t.start(3, takes)) })
+	meet(ctx, all)
+	each(all, func(t *trial) error { return t.let(1) })
 	for _, t := range await(ctx, all, opening, func(t *trial) bool { return t.did(1, judge.Put, 0) }) {
 		t.blocked = true
 	}
 	began := judge.Now()
-	each(all, func(t *trial) error { return errors.Join(t.start(2, takes), t.start(3, takes)) })
+	each(all, func(t *trial) error { return t.let(2, 3) })
 	section.Rest(ctx, instant(all)+time.Second) // others wait now
 	if !f.first {
 		if err := f.strike(ctx, w, all); err != nil {
@@ -198,6 +221,8 @@ func takeTurns(ctx context.Context, w *world, f Fault, all []*trial) error {
 		}
 		return nil
 	})
+	meet(ctx, all)
+	each(all, func(t *trial) error { return t.let(1, 2, 3) })
 	for _, t := range await(ctx, all, opening, func(t *trial) bool {
 		return t.did(1, judge.Leave, 0) || t.did(2, judge.Leave, 0) || t.did(3, judge.Leave, 0)
 	}) {
