@@ -146,9 +146,18 @@ func parts() []part {
 	return []part{{"safety", func(ctx context.Context, s *settings, log io.Writer) error {
 		return safety.Run(ctx, safety.Options{Tries: s.tries, Again: s.again, Out: s.out, Log: log})
 	}}, {"services", func(ctx context.Context, s *settings, log io.Writer) error {
-		u := struck.Suite{Strikes: 6, Rounds: s.Rounds, Span: s.Span, Seed: uint64(time.Now().UnixNano()), Command: s.line(), Out: s.out, Log: log} //nolint:gosec // after 1970
+		u := struck.Suite{
+			Settings: struck.Settings{Strikes: 6, Rounds: s.Rounds, Span: s.Span},
+			Seed:     uint64(time.Now().UnixNano()), Command: s.line(), Out: s.out, Log: log, //nolint:gosec // after 1970
+		}
 		if s.Full {
 			u.Strikes = 111 // some find nobody in a section: a hundred strike
+		}
+		if kept, err := u.Kept(); err != nil {
+			return err
+		} else if kept != "" && s.Full && !s.again {
+			experiment.Say(log, "services: %s; --again measures them anew", kept)
+			return nil
 		}
 		return u.Run(ctx)
 	}}}

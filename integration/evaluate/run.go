@@ -16,6 +16,7 @@ import (
 	"music/integration/evaluate/experiment"
 	"music/integration/evaluate/ours"
 	"music/integration/evaluate/safety"
+	"music/integration/evaluate/service/struck"
 	"music/integration/evaluate/whole"
 )
 
@@ -47,7 +48,7 @@ func (s *settings) run(ctx context.Context) error {
 		return err
 	}
 	if s.pages {
-		return errors.Join(safety.Rewrite(s.out), e.write())
+		return errors.Join(safety.Rewrite(s.out), struck.Rewrite(s.out), e.write())
 	}
 	stages := s.stages(e.log)
 	if len(stages) == 0 && !slices.ContainsFunc(parts(), func(p part) bool { return s.wants(p.name) }) {

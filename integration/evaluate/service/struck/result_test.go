@@ -69,12 +69,12 @@ func TestFaultsAreFound(t *testing.T) {
 // The page tells what was found, and ratios of the same rounds.
 func TestPage(t *testing.T) {
 	all := []*tally{
-		{service: homing, over: service.OverOurs, struck: map[string]int{Killed: 2}, rates: []float64{9, 4, 6}},
-		{service: homing, over: service.OverMusic, found: Found([]string{"two holders\n\ta", "two holders\n\tb", "not DONE: k"}), rates: []float64{3, 2, 2}},
-		{service: portal, over: service.OverOurs},
-		{service: portal, over: service.OverMusic, fault: context.DeadlineExceeded},
+		{Service: homing, Over: service.OverOurs, Struck: map[string]int{Killed: 2}, Rates: []float64{9, 4, 6}},
+		{Service: homing, Over: service.OverMusic, Found: Found([]string{"two holders\n\ta", "two holders\n\tb", "not DONE: k"}), Rates: []float64{3, 2, 2}},
+		{Service: portal, Over: service.OverOurs},
+		{Service: portal, Over: service.OverMusic, Fault: "context deadline exceeded"},
 	}
-	page := Suite{Seed: 7, Command: "evaluate --only=services"}.page(all, "abc", "1.00, 2.00")
+	page := (&report{Seed: 7, Command: "evaluate --only=services", Commit: "abc", Load: "1.00, 2.00", Tallies: all}).page()
 	for _, want := range []string{
 		"| homing | ours | 2 | 0 | 0 | 0 |  |\n", "two holders (2); not DONE (1)", "homing over music:\n```\ntwo holders\n\ta\n```",
 		"| portal | music | 0 | 0 | 0 | 0 | it has not come to an end: context deadline exceeded |", "3.00 (2.00–3.00) |\n| portal | – | – | – |", "`evaluate --only=services`, the product abc,", "before and after) 1.00, 2.00", "Seed 7:",
@@ -100,7 +100,7 @@ func TestStruckIsProved(t *testing.T) {
 
 // A run without faults that fails leaves its round out of the ratio, and not the last one.
 func TestRatesAreOfTheSameRounds(t *testing.T) {
-	mine, music := &tally{service: homing, over: service.OverOurs}, &tally{service: homing, over: service.OverMusic}
+	mine, music := &tally{Service: homing, Over: service.OverOurs}, &tally{Service: homing, Over: service.OverMusic}
 	for _, round := range []struct {
 		mine, music float64
 		err         error
@@ -108,35 +108,67 @@ func TestRatesAreOfTheSameRounds(t *testing.T) {
 		mine.rate(round.mine, round.err)
 		music.rate(round.music, nil)
 	}
-	page := Suite{}.page([]*tally{mine, music, {service: portal, over: service.OverOurs}, {service: portal, over: service.OverMusic}}, "", "")
+	page := (&report{Tallies: []*tally{mine, music, {Service: portal, Over: service.OverOurs}, {Service: portal, Over: service.OverMusic}}}).page()
 	assert.Contains(t, page, "| homing | 9.00 (8.00–9.00), 1 failed | 3.00 (2.00–4.00) | 3.00 (2.00–3.00) |")
 }
 
 // What is found over the product, or does not come to an end, is an error of the command, and over others it is not.
 func TestAFaultOfTheProductIsAnError(t *testing.T) {
 	found := Found([]string{"two holders"})
-	assert.NoError(t, broken([]*tally{{over: service.OverOurs}, {over: service.OverMusic, found: found, fault: context.DeadlineExceeded}}))
-	err := broken([]*tally{{service: homing, over: service.OverOurs, found: found}, {service: portal, over: service.OverOurs, fault: context.DeadlineExceeded}})
+	assert.NoError(t, broken([]*tally{{Over: service.OverOurs}, {Over: service.OverMusic, Found: found, Fault: "context deadline exceeded"}}))
+	err := broken([]*tally{{Service: homing, Over: service.OverOurs, Found: found}, {Service: portal, Over: service.OverOurs, Fault: "context deadline exceeded"}})
 	assert.ErrorContains(t, err, "homing: two holders")
-	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, "portal: context deadline exceeded")
 }
 
-// A run that is stopped leaves the page of the run before as it is.
+// A run that is stopped leaves what the run before has left as it is.
 func TestAStoppedRunKeepsThePage(t *testing.T) {
 	all := []*tally{
-		{service: homing, over: service.OverOurs}, {service: portal, over: service.OverOurs},
-		{service: homing, over: service.OverMusic}, {service: portal, over: service.OverMusic},
+		{Service: homing, Over: service.OverOurs}, {Service: portal, Over: service.OverOurs},
+		{Service: homing, Over: service.OverMusic}, {Service: portal, Over: service.OverMusic},
 	}
 	s := Suite{Out: t.TempDir()}
-	require.NoError(t, s.keep(t.Context(), all, "of the whole run", ""))
+	require.NoError(t, s.keep(t.Context(), &report{Commit: "of the whole run", Tallies: all}))
 	page := filepath.Join(s.Out, "services.md")
 	before, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Contains(t, string(before), "of the whole run")
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	require.ErrorIs(t, s.keep(ctx, all, "of a part", ""), context.Canceled)
+	require.ErrorIs(t, s.keep(ctx, &report{Commit: "of a part", Tallies: all}), context.Canceled)
 	after, err := os.ReadFile(page)
 	require.NoError(t, err)
 	assert.Equal(t, string(before), string(after))
+}
+
+// What a run has left is its page, whenever that is written, and is done for a run of the same settings.
+func TestWhatARunHasLeft(t *testing.T) {
+	s := Suite{Settings: Settings{Strikes: 111, Rounds: 5, Span: time.Second}, Out: t.TempDir()}
+	kept, err := s.Kept()
+	require.NoError(t, err)
+	require.Empty(t, kept)
+	require.NoError(t, Rewrite(s.Out))
+	page := filepath.Join(s.Out, "services.md")
+	require.NoFileExists(t, page)
+
+	mine := &tally{Service: homing, Over: service.OverOurs, Struck: map[string]int{Cut: 3}, Rates: []float64{0, 2}}
+	r := &report{Settings: s.Settings, Seed: 7, When: "today", Commit: "abc", Cores: 77, Tallies: []*tally{
+		mine, {Service: portal, Over: service.OverOurs},
+		{Service: homing, Over: service.OverMusic, Fault: "late", Found: Found([]string{"two holders"})}, {Service: portal, Over: service.OverMusic},
+	}}
+	require.NoError(t, s.keep(t.Context(), r))
+	before, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(page))
+	require.NoError(t, Rewrite(s.Out))
+	after, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Equal(t, string(before), string(after))
+	kept, err = s.Kept()
+	require.NoError(t, err)
+	assert.Equal(t, "of today, at abc", kept)
+	s.Strikes = 6
+	kept, err = s.Kept()
+	require.NoError(t, err)
+	assert.Empty(t, kept)
 }

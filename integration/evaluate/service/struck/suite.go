@@ -2,14 +2,14 @@ package struck
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,13 +21,18 @@ import (
 
 // Suite is what the command runs: both services under faults over each system, and what they do without.
 type Suite struct {
+	Settings
+	Seed    uint64
+	Command string // by which it is run, for the page
+	Out     string // directory of services.json and the page services.md
+	Log     io.Writer
+}
+
+// Settings say how much a run does.
+type Settings struct {
 	Strikes int           // of each service over each system
 	Rounds  int           // of the systems without faults, in turns
 	Span    time.Duration // of each
-	Seed    uint64
-	Command string // by which it is run, for the page
-	Out     string // directory of the page services.md
-	Log     io.Writer
 }
 
 // suiteLimit is how long a run may take beside its faults and its span.
@@ -35,12 +40,21 @@ const suiteLimit = 3 * time.Minute
 
 // tally is what came of a service over a system.
 type tally struct {
-	service, over string
-	struck        map[string]int
-	overtaken     int
-	found         []Find
-	fault         error // it has not come to an end
-	rates         []float64
+	Service, Over string
+	Struck        map[string]int
+	Overtaken     int
+	Found         []Find
+	Fault         string    // it has not come to an end; "": it has
+	Rates         []float64 // of the rounds without faults; 0 where one has failed, so that those of two systems are paired by their rounds
+}
+
+// report is what came of a run, as services.json has it.
+type report struct {
+	Settings
+	Seed                        uint64
+	Command, Commit, When, Load string // Load is that of the machine, before and after
+	Cores                       int
+	Tallies                     []*tally
 }
 
 // Run runs it on a stage of its own and writes the page, unless it is stopped before the end.
@@ -50,11 +64,11 @@ func (s Suite) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stage.Close()) }()
-	load, commit := experiment.MachineLoad(), ours.Commit()
+	r := &report{Settings: s.Settings, Seed: s.Seed, Command: s.Command, Commit: ours.Commit(), Load: experiment.MachineLoad(), Cores: runtime.NumCPU()}
 	var all []*tally
 	for _, over := range []string{service.OverOurs, service.OverMusic, service.OverPrinted, service.OverRepaired, service.OverNothing} {
 		for _, what := range []string{homing, portal} {
-			all = append(all, &tally{service: what, over: over})
+			all = append(all, &tally{Service: what, Over: over})
 		}
 	}
 	for pair := range slices.Chunk(all, 2) {
@@ -66,137 +80,110 @@ func (s Suite) Run(ctx context.Context) (err error) {
 	}
 	for range s.Rounds {
 		for _, t := range all {
-			if t.over == service.OverOurs || t.over == service.OverMusic {
+			if t.Over == service.OverOurs || t.Over == service.OverMusic {
 				s.measure(ctx, stage, t)
 			}
 		}
 	}
-	return s.keep(ctx, all, commit, load+", "+experiment.MachineLoad())
+	r.Tallies, r.When = all, time.Now().UTC().Format(time.RFC3339)
+	r.Load += ", " + experiment.MachineLoad()
+	return s.keep(ctx, r)
 }
 
-// keep writes the page, unless the run was stopped: what came of the rest of it is not known, and the page of an earlier run stays.
-func (s Suite) keep(ctx context.Context, all []*tally, commit, load string) error {
+// keep writes what came of a run, unless it was stopped: what would have come of the rest is not known, and that of an earlier run stays.
+func (s Suite) keep(ctx context.Context, r *report) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return errors.Join(whole.Write(filepath.Join(s.Out, "services.md"), s.page(all, commit, load)), broken(all))
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("keep the services: %w", err)
+	}
+	return errors.Join(whole.Write(filepath.Join(s.Out, "services.json"), string(text)+"\n"), r.write(s.Out), broken(r.Tallies))
+}
+
+// write writes the page.
+func (r *report) write(out string) error {
+	return whole.Write(filepath.Join(out, "services.md"), r.page())
+}
+
+// load reads what an earlier run has left; nil if that is nothing.
+func load(out string) (*report, error) {
+	text, err := os.ReadFile(filepath.Join(out, "services.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	r := new(report)
+	if err == nil {
+		err = json.Unmarshal(text, r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the services: %w", err)
+	}
+	return r, nil
+}
+
+// Rewrite writes the page anew, if a run has left what is in it.
+func Rewrite(out string) error {
+	r, err := load(out)
+	if err != nil || r == nil {
+		return err
+	}
+	return r.write(out)
+}
+
+// Kept says of when and of which commit what is that a run of the same settings has left; "" if there was none.
+func (s Suite) Kept() (string, error) {
+	r, err := load(s.Out)
+	if err != nil || r == nil || r.Settings != s.Settings {
+		return "", err
+	}
+	return fmt.Sprintf("of %s, at %s", r.When, r.Commit), nil
 }
 
 // strike runs a service under faults.
 func (s Suite) strike(ctx context.Context, stage *Stage, t *tally) {
-	_, _ = fmt.Fprintf(s.Log, "  %s over %s: %d faults\n", t.service, t.over, s.Strikes)
+	_, _ = fmt.Fprintf(s.Log, "  %s over %s: %d faults\n", t.Service, t.Over, s.Strikes)
 	ctx, end := context.WithTimeout(ctx, suiteLimit+time.Duration(s.Strikes)*6*lease)
 	defer end()
-	var r *Result
-	r, t.fault = stage.Run(ctx, Options{Service: t.service, Over: t.over, Strikes: s.Strikes, Seed: s.Seed, Settle: lease / 3})
-	t.struck, t.overtaken = r.Struck()
-	t.found = Found(r.Faults())
+	r, err := stage.Run(ctx, Options{Service: t.Service, Over: t.Over, Strikes: s.Strikes, Seed: s.Seed, Settle: lease / 3})
+	if err != nil {
+		t.Fault = err.Error()
+	}
+	t.Struck, t.Overtaken = r.Struck()
+	t.Found = Found(r.Faults())
 }
 
 // measure runs a service without faults.
 func (s Suite) measure(ctx context.Context, stage *Stage, t *tally) {
-	_, _ = fmt.Fprintf(s.Log, "  %s over %s: without faults\n", t.service, t.over)
+	_, _ = fmt.Fprintf(s.Log, "  %s over %s: without faults\n", t.Service, t.Over)
 	ctx, end := context.WithTimeout(ctx, suiteLimit+s.Span)
 	defer end()
-	r, err := stage.Run(ctx, Options{Service: t.service, Over: t.over, Settle: s.Span, Bare: true})
+	r, err := stage.Run(ctx, Options{Service: t.Service, Over: t.Over, Settle: s.Span, Bare: true})
 	t.rate(r.Rate(), err)
 }
 
-// rate notes the rate of a round: none where it has failed, so that those of two systems are paired by their rounds.
+// rate notes the rate of a round.
 func (t *tally) rate(rate float64, err error) {
-	if err != nil || rate == 0 {
-		rate = math.NaN()
+	if err != nil {
+		rate = 0
 	}
-	t.rates = append(t.rates, rate)
+	t.Rates = append(t.Rates, rate)
 }
 
 // broken returns what was found over the product: it has to come to an end, without a fault.
 func broken(all []*tally) error {
 	var faults []error
 	for _, t := range all {
-		if t.over != service.OverOurs {
+		if t.Over != service.OverOurs {
 			continue
 		}
-		for _, f := range t.found {
-			faults = append(faults, fmt.Errorf("%s: %s", t.service, f.First))
+		for _, f := range t.Found {
+			faults = append(faults, fmt.Errorf("%s: %s", t.Service, f.First))
 		}
-		if t.fault != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", t.service, t.fault))
+		if t.Fault != "" {
+			faults = append(faults, fmt.Errorf("%s: %s", t.Service, t.Fault))
 		}
 	}
 	return errors.Join(faults...)
-}
-
-// preface is what stands above the tables.
-const preface = `# The services of the MUSIC paper
-
-VNF homing and the portal, the two production services of the MUSIC paper (VII), as programs, over: *ours*, this product; *music*, the paper's
-algorithms, with the misprint in forcedRelease mended; *printed*, the same with that line as it is printed; *repaired*, MUSIC as it was repaired
-here; and *nothing*, no lock at all. Workers of homing and back ends of the portal are killed, stand still, or are cut off from their store while
-they are in a section, for longer than the lease of 1 s; what was kept back arrives late. One Cassandra node, on one machine; the two
-services over one system are struck at the same time.
-
-The columns *killed*, *paused* and *cut off* count the faults that struck a process in a section, and **overtaken** those of them in which another
-process had entered that section before the fault was mended. The faults found, with how often each was, are those of entry consistency on a
-job's or user's key; jobs that two workers were at (executed at once), states or changes that were carried out twice, jobs that are not DONE or are
-there again, acknowledged changes that are lost. MUSIC tells its holders of no lease, so that one which wakes up works on until its next put is refused.
-
-| service | over | killed | paused | cut off | overtaken | what was found |
-|---|---|---|---|---|---|---|
-`
-
-// page returns the page. commit is the product's, load that of the machine before and after.
-func (s Suite) page(all []*tally, commit, load string) string {
-	var b strings.Builder
-	b.WriteString(preface)
-	for _, t := range all {
-		var found []string
-		for _, f := range t.found {
-			found = append(found, fmt.Sprintf("%s (%d)", f.Name, f.Times))
-		}
-		if t.fault != nil {
-			found = append(found, "it has not come to an end: "+t.fault.Error())
-		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %s |\n", t.service, t.over, t.struck[Killed], t.struck[Paused], t.struck[Cut], t.overtaken, strings.Join(found, "; "))
-	}
-	b.WriteString("\n## Without faults\n\nJobs (homing), and changes of roles (portal), a second, where a job's states take no time: the median of the rounds, with the least and the greatest.\nA ratio is the median of those of the same rounds, so that it is not that of the medians.\n\n" +
-		"| service | ours | MUSIC | ours : MUSIC |\n|---|---|---|---|\n")
-	for _, what := range []string{homing, portal} {
-		mine, music := ratesOf(all, what, service.OverOurs), ratesOf(all, what, service.OverMusic)
-		var ratios []float64
-		for i := range min(len(mine), len(music)) {
-			if ratio := mine[i] / music[i]; !math.IsNaN(ratio) {
-				ratios = append(ratios, ratio)
-			}
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", what, spread(mine), spread(music), spread(ratios))
-	}
-	b.WriteString("\n## The first of each fault\n")
-	for _, t := range all {
-		for _, f := range t.found {
-			fmt.Fprintf(&b, "\n%s over %s:\n```\n%s\n```\n", t.service, t.over, f.First)
-		}
-	}
-	fmt.Fprintf(&b, "\n`%s`, the product %s, %s, load (processes that wanted a core, before and after) %s, on %d cores. Seed %d: what strikes when depends on it, what meets what also on the machine.\n",
-		s.Command, commit, time.Now().UTC().Format(time.RFC3339), load, runtime.NumCPU(), s.Seed)
-	return b.String()
-}
-
-// ratesOf are those of a service over a system.
-func ratesOf(all []*tally, what, over string) []float64 {
-	i := slices.IndexFunc(all, func(t *tally) bool { return t.service == what && t.over == over })
-	return all[i].rates
-}
-
-// spread is the median with the least and the greatest, and how many rounds are without.
-func spread(all []float64) string {
-	v := slices.DeleteFunc(slices.Sorted(slices.Values(all)), math.IsNaN)
-	text := "–"
-	if len(v) > 0 {
-		text = fmt.Sprintf("%.2f (%.2f–%.2f)", v[len(v)/2], v[0], v[len(v)-1])
-	}
-	if failed := len(all) - len(v); failed > 0 {
-		text += fmt.Sprintf(", %d failed", failed)
-	}
-	return text
 }
