@@ -74,7 +74,7 @@ func Systems() []System {
 		printed("MUSIC, repaired", "as MUSIC, with what was found broken mended: peeks at QUORUM, also after a put, a flag above all stamps of its reference, puts ordered by more than the clock", paper.Options{Repaired: true}),
 		printed("MSCP", "MUSIC with puts by lightweight transactions (LWTs), as the paper compares itself with (VIII-b)", paper.Options{Variant: paper.MSCP}),
 		printed("CassaEV", "writes at ONE, and no lock (VIII-b)", paper.Options{Variant: paper.CassaEV}),
-		other("LWT lock table, timeuuid", "the slides on MUSIC's locking service: a row a waiter, sorted by time; nobody takes the row of the dead away", func(o store.Options) (*timeuuid.Client, error) {
+		other("LWT lock table, timeuuid", "the slides on MUSIC's locking service: a row a waiter, sorted by time; who is in the first one holds, and gets and puts look; nobody takes the row of the dead away", func(o store.Options) (*timeuuid.Client, error) {
 			return timeuuid.New(timeuuid.Options{Options: o})
 		}).with("puts check the top row"),
 		other("bakery", "Lamport's bakery by reads and writes at QUORUM, after a blog post", func(o store.Options) (*bakery.Client, error) {

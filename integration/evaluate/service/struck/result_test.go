@@ -164,6 +164,7 @@ func TestWhatARunHasLeft(t *testing.T) {
 	after, err := os.ReadFile(page)
 	require.NoError(t, err)
 	assert.Equal(t, string(before), string(after))
+	assert.Contains(t, string(after), "on 77 cores")
 	kept, err = s.Kept()
 	require.NoError(t, err)
 	assert.Equal(t, "of today, at abc", kept)
