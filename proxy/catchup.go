@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
@@ -85,12 +86,12 @@ func (s *schema) catchUp(table [2]string) {
 	}
 }
 
-// isMissing reports whether Cassandra answers that it has no such table. Any client may write to one that is not
-// there, again and again, and this is one row. What is created at this moment is not lost: a write on a table
-// that the proxy does not know is not forwarded in any case.
+// isMissing reports whether Cassandra answers that it has no such table, also no virtual one. Any client may write to
+// one that is not there, again and again, and this is two rows. What is created at this moment is not lost: a write on a
+// table that the proxy does not know is not forwarded in any case.
 func (s *schema) isMissing(ctx context.Context, table [2]string) bool {
-	if max(len(table[0]), len(table[1])) > longestName {
-		return true
+	if max(len(table[0]), len(table[1])) > longestName || !utf8.ValidString(table[0]) || !utf8.ValidString(table[1]) {
+		return true // Cassandra would not even look for it
 	}
 	release, ok := s.readings.look(ctx)
 	if !ok {
@@ -98,7 +99,12 @@ func (s *schema) isMissing(ctx context.Context, table [2]string) bool {
 	}
 	defer release()
 	at := s.at(s.home())
-	iter := at.ask("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", table[0], table[1]).IterContext(ctx)
+	return at.lacks(ctx, "system_schema", table) && at.lacks(ctx, "system_virtual_schema", table)
+}
+
+// lacks reports whether the node answers that a keyspace of its schema does not list a table.
+func (r *schemaReader) lacks(ctx context.Context, schema string, table [2]string) bool {
+	iter := r.ask("SELECT table_name FROM "+schema+".tables WHERE keyspace_name = ? AND table_name = ?", table[0], table[1]).IterContext(ctx)
 	rows := iter.NumRows()
 	return iter.Close() == nil && rows == 0
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/rs/zerolog"
@@ -45,12 +46,19 @@ func TestAClientWaitsForTheSchemaNoLongerThanItMay(t *testing.T) {
 }
 
 // For a table that is not there the schema is not read, however often clients write to one: each of them may, without
-// any right, and all others wait for the readings. It is for one that is there.
+// any right, and all others wait for the readings. It is for one that is there, also for a virtual one: some of these can
+// be written, and a node that was upgraded has others.
 func TestATableThatIsNotThereCostsNoReadingOfTheSchema(t *testing.T) {
 	var readings atomic.Int32
 	n := startCQLNode(t, func(a asked) message.Message {
 		if strings.Contains(a.text, "system_schema.tables") && !strings.Contains(a.text, "WHERE") {
 			readings.Add(1)
+		}
+		switch keyspace := a.where["keyspace_name"]; {
+		case !utf8.Valid(keyspace):
+			return &message.Invalid{ErrorMessage: "String didn't validate."}
+		case strings.Contains(a.text, "system_virtual_schema.tables") && string(keyspace) == "system_views":
+			return rowOf("table_name", []byte("settings"))
 		}
 		return playedSchema{tables: 1}.answer(a)
 	})
@@ -60,10 +68,13 @@ func TestATableThatIsNotThereCostsNoReadingOfTheSchema(t *testing.T) {
 	for i := range 10 {
 		s.catchUp([2]string{"k00", fmt.Sprintf("missing%d", i)})
 		s.catchUp([2]string{strings.Repeat("k", 1<<16), "t0"})
+		s.catchUp([2]string{"k\xff", "t0"})
 	}
 	assert.Zero(t, readings.Load())
 	s.catchUp([2]string{"k00", "t0"})
 	assert.EqualValues(t, 1, readings.Load())
+	s.catchUp([2]string{"system_views", "settings"})
+	assert.EqualValues(t, 2, readings.Load())
 }
 
 // The proxy's own changes of the schema do not wait until a node that is down knows of them: no other
