@@ -118,21 +118,20 @@ func (g *generation) admit(ctx context.Context, s *gocql.Session, swap musiccore
 // brought back, it is stored again: the references up to last may have been given.
 func (g *generation) raise(ctx context.Context, s *gocql.Session, last int64) error {
 	next := g.upTo(2 * (last - int64(g.first) + 1))
-	now := map[string]any{}
-	applied, err := g.swapLast(ctx, s, last, next, now)
+	applied, now, err := g.swapLast(ctx, s, last, next)
 	companion, _ := now["companion"].(gocql.UUID)
 	raised, _ := now["last"].(int64)
 	switch {
 	case err != nil || applied:
 	case companion == gocql.UUID{}:
 		applied, err = cas(ctx, s.Query("INSERT INTO music.generations (keyspace_name, table_name, companion, first, last) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
-			g.keyspace, g.table, gocql.UUID(g.companion), int64(g.first), next), now)
+			g.keyspace, g.table, gocql.UUID(g.companion), int64(g.first), next), map[string]any{})
 	case uuid.UUID(companion) != g.companion:
 		return errGenerationOver
 	case raised > last:
 		applied, next = true, raised
 	default:
-		applied, err = g.swapLast(ctx, s, raised, next, now)
+		applied, _, err = g.swapLast(ctx, s, raised, next)
 	}
 	switch {
 	case err != nil:
@@ -145,9 +144,11 @@ func (g *generation) raise(ctx context.Context, s *gocql.Session, last int64) er
 }
 
 // swapLast replaces the last reference in music.generations by the next one; now is what was there if that was another.
-func (g *generation) swapLast(ctx context.Context, s *gocql.Session, last, next int64, now map[string]any) (applied bool, err error) {
-	return cas(ctx, s.Query("UPDATE music.generations SET last = ? WHERE keyspace_name = ? AND table_name = ? IF companion = ? AND last = ?",
+func (g *generation) swapLast(ctx context.Context, s *gocql.Session, last, next int64) (applied bool, now map[string]any, err error) {
+	now = map[string]any{}
+	applied, err = cas(ctx, s.Query("UPDATE music.generations SET last = ? WHERE keyspace_name = ? AND table_name = ? IF companion = ? AND last = ?",
 		next, g.keyspace, g.table, gocql.UUID(g.companion), last), now)
+	return applied, now, err
 }
 
 // makeCompanion creates the companion of a table that has none at the node that was read. late

@@ -259,3 +259,32 @@ func TestReferencesGoOnWhereTheirNumberIsLost(t *testing.T) {
 		}
 	}
 }
+
+// Where several proxies store the number again at once, all but one have been raced, and take it over when they try again.
+func TestTheNumberOfReferencesIsStoredAgainAtOnce(t *testing.T) {
+	c := &counters{rows: map[string]map[string][]byte{}}
+	n := startCQLNode(t, c.answer)
+	s := &schema{schemaReader: schemaReader{session: n.session}}
+	table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{Generation: uuid.UUID{1}}}
+	var proxies []*generation
+	for range 2 {
+		g, err := s.generation(t.Context(), table, sure)
+		require.NoError(t, err)
+		proxies = append(proxies, g)
+	}
+	c.change(func(c *counters) { c.rows["bank.t"]["last"] = bigint(5) })
+	raced := false
+	n.says(func(a asked) message.Message {
+		if !raced && bytes.Equal(a.cond["last"], bigint(5)) {
+			raced = true
+			c.change(func(c *counters) { c.rows["bank.t"]["last"] = bigint(7) })
+		}
+		return c.answer(a)
+	})
+	next := gives(musiccore.LockRef(proxies[0].last.Load() + 1))
+	require.ErrorIs(t, proxies[0].admit(t.Context(), n.session, next), errRaced)
+	for _, g := range proxies {
+		require.NoError(t, g.admit(t.Context(), n.session, next))
+		assert.Equal(t, c.lastOf("bank.t"), g.last.Load())
+	}
+}

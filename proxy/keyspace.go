@@ -102,7 +102,7 @@ func musicTables() []musicTable {
 	}
 }
 
-// cas carries out an LWT of keyspace music; now is what was there instead, if it was not applied.
+// cas carries out an LWT of keyspace music; now, which must be empty, is what was there instead, if it was not applied.
 func cas(ctx context.Context, q *gocql.Query, now map[string]any) (applied bool, err error) {
 	return q.Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCASContext(ctx, now)
 }
