@@ -3,6 +3,7 @@ package synchronise
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -67,7 +68,8 @@ func (all *Descriptions) find(t tableName, version gocql.UUID, now time.Time) (c
 	return d, found && d.version == version && now.Sub(d.read) < knownFor
 }
 
-// remember replaces the cached description of a table.
+// remember replaces the cached description of a table. It drops those that are too old, as that of a table that is
+// gone will be: applications may make tables of other names for ever.
 func (all *Descriptions) remember(t tableName, d cachedDescription) {
 	if all == nil {
 		return
@@ -77,6 +79,7 @@ func (all *Descriptions) remember(t tableName, d cachedDescription) {
 	if all.byTable == nil {
 		all.byTable = map[tableName]cachedDescription{}
 	}
+	maps.DeleteFunc(all.byTable, func(_ tableName, other cachedDescription) bool { return d.read.Sub(other.read) >= knownFor })
 	all.byTable[t] = d
 }
 

@@ -1,6 +1,7 @@
 package synchronise
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -34,4 +35,17 @@ func TestDescriptionIsKnownAtItsVersionAndForItsTime(t *testing.T) {
 	none.remember(accounts, cachedDescription{version: version, read: now})
 	_, known := none.find(accounts, version, now)
 	assert.False(t, known)
+}
+
+// What is known of tables that are gone is not kept, however many names there were.
+func TestDescriptionsOfFormerTablesAreDropped(t *testing.T) {
+	var all Descriptions
+	now := time.Now()
+	for i := range 1000 {
+		at := now.Add(time.Duration(i) * knownFor / 10)
+		all.remember(tableName{"bank", strconv.Itoa(i)}, cachedDescription{read: at})
+		_, known := all.find(tableName{"bank", strconv.Itoa(max(0, i-9))}, gocql.UUID{}, at)
+		assert.True(t, known, "it is known for a minute")
+	}
+	assert.Len(t, all.byTable, 10)
 }
