@@ -86,7 +86,7 @@ func (c *conn) decidePrepareKind(r classify.Result, text, rest []byte, own strin
 	case classify.Schema, classify.Unclear:
 		failure := c.checkSchema(text, r)
 		if failure == nil {
-			failure = c.server.Limits().checkText(text) // an EXECUTE of few bytes has all of it read again
+			failure = c.server.Limits().checkReread(text)
 		}
 		if failure != nil {
 			return refused(failure)

@@ -323,6 +323,14 @@ func (l *Limits) checkText(text []byte) *wire.Failure {
 	return nil
 }
 
+// checkReread refuses to prepare a text that is too long to be read again with each EXECUTE, of few bytes.
+func (l *Limits) checkReread(text []byte) *wire.Failure {
+	if len(text) > l.Statement {
+		return wire.Invalid("MUSIC_REFUSED: the statement has %d bytes; of a schema change, or of what this proxy cannot parse, it prepares at most %d (max-statement-size): send it without preparing it", len(text), l.Statement)
+	}
+	return nil
+}
+
 // checkVerb is checkText for a QUERY: only LOCK, UNLOCK and LIST LOCKS are bounded, since the text
 // of a write may contain its values.
 func (l *Limits) checkVerb(verb rewrite.Verb, text []byte) *wire.Failure {
