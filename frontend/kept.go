@@ -26,7 +26,7 @@ func (c *conn) countAnswer(n int) {
 // comes. A node may owe many such answers, and a statement takes many times as many bytes as its text.
 func (w *watch) memory() (n int) {
 	if w.preparing != nil {
-		n = w.preparing.memory() + pairMemory*len(w.preparing.names) + textOf(w.preparing.lockClauseError)
+		n = w.preparing.memory() + pairMemory*len(w.preparing.names) + len(w.preparing.body) + textOf(w.preparing.lockClauseError)
 	}
 	if w.topology != nil {
 		n += min(textMemory*w.topology.Size(), w.topology.Size()+rewrite.MaxMemory)

@@ -39,6 +39,8 @@ type preparing struct {
 	preparedStatement
 	names           [][2]string   // the names of preparedStatement.tables
 	lockClauseError *wire.Failure // see conn.lockClauseError
+	body            []byte        // see again
+	asked           bool          // prepareAgain has asked
 }
 
 // reread is a prepared statement whose text is read again each time it is executed, as that of a QUERY.
@@ -73,7 +75,7 @@ func (c *conn) decidePrepare(e wire.Envelope) decision {
 // decidePrepareKind decides about a PREPARE whose text has been read. rest is the body after the text, and
 // own the keyspace in it.
 func (c *conn) decidePrepareKind(r classify.Result, text, rest []byte, own string) decision {
-	p := &preparing{preparedStatement: preparedStatement{kind: r.Kind}, lockClauseError: c.lockClauseError(text, r.Name)}
+	p := &preparing{preparedStatement: preparedStatement{kind: r.Kind}, lockClauseError: c.lockClauseError(text, r.Name), body: again(&r, text, rest)}
 	switch r.Kind {
 	case classify.Local, classify.Peers:
 		failure := c.server.Limits().checkText(text)
@@ -161,6 +163,9 @@ func (c *conn) learn(e wire.Envelope, p *preparing) (wire.Envelope, error) {
 	result, f, err := c.decodePrepared(e)
 	if err != nil || result == nil {
 		return e, err
+	}
+	if p.oneForAll(result.PreparedQueryId) {
+		return c.errorInstead(e, oneIDForAll()), nil
 	}
 	if p.topology != nil {
 		p.topology.SetMetadata(result.ResultMetadataId)

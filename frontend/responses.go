@@ -94,6 +94,11 @@ func (r *responses) Perform(e wire.Envelope) error {
 	if w.refused != nil {
 		w.refused(e)
 	}
+	if w.kind == watchPrepare {
+		if asked, err := c.prepareAgain(e, w); asked || err != nil {
+			return err
+		}
+	}
 	if (w.kind == watchPrepare || w.kind == watchLockClause) && c.explain(e, w) {
 		return nil
 	}

@@ -39,6 +39,8 @@ type Result struct {
 	Name     TableKey    // the table that the statement names, in a batch the last one; empty if none
 	Names    [][2]string // for a BATCH text that names a critical table: the tables of its statements
 	Unlisted *[2]string  // keyspace and name of a table that it writes or locks and that is not in the schema as last read
+
+	Unqualified bool // it names a table without a keyspace; false if locks are off
 }
 
 // Classifier classifies the statements of one connection. It is not safe for concurrent use.
@@ -117,6 +119,7 @@ func (c *Classifier) readHead(r *Result, text []byte, head *rewrite.Head, keyspa
 		r.Table = nil
 		return
 	}
+	r.Unqualified = head.Keyspace.Empty() && !head.Table.Empty()
 	if name.closed(head) {
 		r.Kind, r.Failure = Refused, forProxiesOnly(name.String())
 		return
@@ -145,6 +148,7 @@ func (c *Classifier) readBatch(text []byte, keyspace string) Result {
 			return
 		}
 		r.Name = c.TableKey(text, ks, table, keyspace)
+		r.Unqualified = r.Unqualified || ks.Empty()
 		r.Table, _ = catalog.Strictest([]*catalog.Table{r.Table, c.lookup(r.Name)})
 		r.Unlisted = cmp.Or(c.unlisted(r.Name), r.Unlisted)
 		if r.Name.reserved() {

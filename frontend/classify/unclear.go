@@ -53,6 +53,7 @@ func (c *Classifier) readTransaction(written [][2]string, keyspace string) Resul
 	for _, name := range written {
 		key := TableKey(catalog.Key(cmp.Or(name[0], keyspace), name[1]))
 		r.Unlisted = cmp.Or(c.unlisted(key), r.Unlisted)
+		r.Unqualified = r.Unqualified || name[0] == ""
 		t := c.lookup(key)
 		if t != nil && t.Critical() != nil {
 			return Result{Kind: Refused, Failure: wire.Invalid("MUSIC_REFUSED: %s is critical, and a transaction writes with timestamps of its own, which no lock gives: nothing was done: write it USING LOCK, in a batch with IF if need be, or move what the transaction writes to a table that is not critical", t)}
