@@ -70,7 +70,7 @@ func (c *conn) decidePrepared(e *wire.Envelope, id []byte, p *preparedStatement)
 		return watched(&watch{kind: watchKeyspace})
 	case classify.Schema, classify.Unclear:
 		r := c.classify(p.reread.text, p.reread.keyspace)
-		return c.decideKind(e, &r, p.reread.text, nil)
+		return c.decideKind(e, &r, p.reread.text, nil).on(r.Unlisted)
 	case classify.Critical:
 		return decideExecuteLock(*e, p)
 	}

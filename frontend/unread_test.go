@@ -69,6 +69,33 @@ func TestWritesOnTablesThatWereNotRead(t *testing.T) {
 	})
 }
 
+// A transaction that was prepared is read again with each EXECUTE, and waits for the schema like one that was not.
+func TestAPreparedTransactionOnATableThatWasNotRead(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		fresh := [2]string{"bank", "fresh"}
+		var r *rig
+		r = newRig(t, func(o *Options) {
+			o.Locks = noLocks{}
+			o.CatchUp = func([2]string) {
+				r.server.Tables.Set("bank", "fresh", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
+				r.server.Tables.Read([][2]string{fresh})
+			}
+		})
+		r.server.Tables.Read([][2]string{fresh})
+		client, backend := r.login(d)
+		const text = "BEGIN TRANSACTION DELETE FROM bank.fresh WHERE id = 'x'; COMMIT TRANSACTION"
+		id := r.prepare(client, backend, text)
+		relayed(client, backend, 1, execute(id, nil), &message.VoidResult{})
+		for _, m := range []message.Message{query(text), execute(id, nil)} {
+			r.server.Tables.Set("bank", "fresh", nil)
+			r.server.Tables.Read(nil) // it was dropped
+			client.send(1, m)
+			assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_REFUSED: bank.fresh is critical")
+		}
+		backend.silent()
+	})
+}
+
 // What does not write, and what is known, does not wait; LOCK of what is not known does.
 func TestWhatWaitsForTheSchema(t *testing.T) {
 	readings := 0
