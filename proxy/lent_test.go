@@ -217,7 +217,7 @@ func TestALoanIsNotGivenBackToASuccessor(t *testing.T) {
 // However many LOCKs with references of another proxy wait there, they keep no other question out, and each is served in
 // its turn.
 func TestReferencesElsewhereKeepNobodyOut(t *testing.T) {
-	a, b := two(t, func(o *musiccore.Options) { o.QueuedLease = time.Hour })
+	a, b := two(t, func(o *musiccore.Options) { o.ClientLease, o.QueuedLease = time.Hour, time.Hour })
 	k, other := keyOf("x"), keyOf("other")
 	before, ref := a.held(k), a.held(other)
 	const many = 1100
