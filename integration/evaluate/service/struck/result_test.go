@@ -124,8 +124,10 @@ func TestAFaultOfTheProductIsAnError(t *testing.T) {
 // A run that is stopped leaves what the run before has left as it is.
 func TestAStoppedRunKeepsThePage(t *testing.T) {
 	all := []*tally{
-		{Service: homing, Over: service.OverOurs}, {Service: portal, Over: service.OverOurs},
-		{Service: homing, Over: service.OverMusic}, {Service: portal, Over: service.OverMusic},
+		{Service: homing, Over: service.OverOurs},
+		{Service: portal, Over: service.OverOurs},
+		{Service: homing, Over: service.OverMusic},
+		{Service: portal, Over: service.OverMusic},
 	}
 	s := Suite{Out: t.TempDir()}
 	require.NoError(t, s.keep(t.Context(), &report{Commit: "of the whole run", Tallies: all}))
@@ -153,8 +155,10 @@ func TestWhatARunHasLeft(t *testing.T) {
 
 	mine := &tally{Service: homing, Over: service.OverOurs, Struck: map[string]int{Cut: 3}, Rates: []float64{0, 2}}
 	r := &report{Settings: s.Settings, Seed: 7, When: "today", Commit: "abc", Cores: 77, Tallies: []*tally{
-		mine, {Service: portal, Over: service.OverOurs},
-		{Service: homing, Over: service.OverMusic, Fault: "late", Found: Found([]string{"two holders"})}, {Service: portal, Over: service.OverMusic},
+		mine,
+		{Service: portal, Over: service.OverOurs},
+		{Service: homing, Over: service.OverMusic, Fault: "late", Found: Found([]string{"two holders"})},
+		{Service: portal, Over: service.OverMusic},
 	}}
 	require.NoError(t, s.keep(t.Context(), r))
 	before, err := os.ReadFile(page)
