@@ -101,11 +101,16 @@ func (k *key) takeQueuedIntoBlock(b *localBlock) {
 
 // find returns the waiting entry that has the reference, or nil.
 func (b *localBlock) find(r LockRef) *entry {
-	i, ok := slices.BinarySearchFunc(b.waiters[:b.numbered], r, func(e *entry, r LockRef) int { return cmp.Compare(e.ref, r) })
+	i, ok := b.search(r)
 	if !ok {
 		return nil
 	}
 	return b.waiters[i]
+}
+
+// search returns how many waiting entries have a lower reference, and whether one has this one.
+func (b *localBlock) search(r LockRef) (before int, found bool) {
+	return slices.BinarySearchFunc(b.waiters[:b.numbered], r, func(e *entry, r LockRef) int { return cmp.Compare(e.ref, r) })
 }
 
 // remove removes a waiting entry from the block.

@@ -33,22 +33,36 @@ func (k *key) position(e *entry) int {
 	n := int(end - row.Head)
 	for _, b := range k.view.retained() {
 		if first, last := max(b.First, row.Head), min(b.Last(), end-1); first <= last {
-			n += k.holdersInBlock(b.First) - int(last-first) - 1
+			n += k.aheadInBlock(b.First, e) - int(last-first) - 1
 		}
 	}
 	return max(n, 1)
 }
 
-// holdersInBlock returns how many hold or wait in a block. A block of another proxy counts as one:
-// the number is not known here.
-func (k *key) holdersInBlock(first LockRef) int {
+// aheadInBlock returns how many hold or wait in a block, before an entry. A block of another proxy
+// counts as one: the number is not known here.
+func (k *key) aheadInBlock(first LockRef, e *entry) int {
 	i := slices.IndexFunc(k.blocks.list, func(b *localBlock) bool { return b.first == first })
 	if i < 0 {
 		return 1
 	}
-	n := len(k.blocks.list[i].waiters)
-	if t := k.term; t != nil && t.block == k.blocks.list[i] && t.open {
+	b := k.blocks.list[i]
+	n := b.waitingBefore(e)
+	if t := k.term; t != nil && t.block == b && t.open {
 		n++
 	}
 	return n
+}
+
+// waitingBefore returns how many wait in the block before an entry: all if it waits behind the block,
+// all others if it waits in the block and has no reference yet.
+func (b *localBlock) waitingBefore(e *entry) int {
+	switch {
+	case e.block != b:
+		return len(b.waiters)
+	case e.ref == 0:
+		return len(b.waiters) - 1
+	}
+	i, _ := b.search(e.ref)
+	return i
 }

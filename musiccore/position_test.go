@@ -40,6 +40,24 @@ func TestPositionBehindAnOwnBlock(t *testing.T) {
 	require.Equal(t, 3, g.Position, "behind the holder and two in its line")
 }
 
+// Who waits in a block is not behind itself, nor behind those that came later.
+func TestPositionInAnOwnBlock(t *testing.T) {
+	h, s := newHolder(t, func(o *Options) { o.Retain = 200 * time.Millisecond })
+	for range 3 {
+		h.lock(Request{AtOnce: true})
+		s.answerAll()
+	}
+	h.unlock(1)
+	s.answerAll()
+	all := h.core.List(h.time(), Key{}, 100)
+	require.Len(t, all, 3)
+	for i, l := range all {
+		require.EqualValues(t, i+2, l.Ref)
+		require.Equal(t, i, l.Position, "of reference %d, %v", l.Ref, l.State)
+	}
+	require.Equal(t, 2, h.expectState(h.lock(Request{Ref: 4, AtOnce: true}), StateQueued).Position, "behind the holder and one who waits")
+}
+
 // A lease belongs to the reference: a repeated LOCK, a further wait, a renewal and another lease of
 // the table do not change it unless they give another one.
 func TestALeaseStaysUnlessAnotherIsGiven(t *testing.T) {
