@@ -33,6 +33,10 @@ func TestDecisions(t *testing.T) {
 		{query("UPDATE accounts USING LOCK 5 SET a = 1 WHERE id = 'x'"), "intercept: execute: UPDATE accounts USING LOCK 5 SET a = 1 WHERE id = 'x'"},
 		{query("SELECT * FROM system.peers"), "intercept: ask for the topology in system.peers"},
 		{query("LOCK other WHERE id = 'x'"), "intercept: ask whether there is a table bank.other, and refuse: ErrorCode Invalid [0x00002200]: MUSIC_REFUSED: bank.other is not critical: make it so with ALTER TABLE bank.other WITH comment = '@critical'"},
+		{query("LIST LOCKS ON other"), "intercept: ask whether there is a table bank.other, and refuse: ErrorCode Invalid [0x00002200]: MUSIC_REFUSED: bank.other is not critical: make it so with ALTER TABLE bank.other WITH comment = '@critical'"},
+		{query("LOCK table accounts WHERE id = 'x'"), "intercept: refuse, ErrorCode Invalid [0x00002200]: MUSIC_SYNTAX: WHERE is expected here, not \"accounts\" (at byte 11) (table bank.table is not in the schema)"},
+		{&message.Prepare{Query: "UNLOCK FORCE accounts WHERE id = 'x'"}, "intercept: refuse, ErrorCode Invalid [0x00002200]: MUSIC_SYNTAX: WHERE is expected here, not \"accounts\" (at byte 13) (table bank.force is not in the schema)"},
+		{query("LOCK music.sessions WHERE session = ?"), "intercept: refuse, ErrorCode Invalid [0x00002200]: MUSIC_REFUSED: music.sessions is for the proxies only: LIST LOCKS shows who holds what (table music.sessions is not in the schema)"},
 		{query("UPDATE accounts SET a = 1 WHERE id = 'x'"), "intercept: refuse, ErrorCode Invalid [0x00002200]: MUSIC_UNLOCKED: bank.accounts is critical: take a lock (LOCK bank.accounts WHERE …) and write USING LOCK <ref>"},
 		{query("LOCK"), "forward"}, // Cassandra says that it is no statement
 		{query("GRANT SELECT ON other TO someone USING LOCK"), "forward"},

@@ -42,11 +42,11 @@ func (s lockStatement) clone() lockStatement {
 // decideLock decides about a QUERY with a lock clause or on a critical table. rest is the body
 // after its text.
 func (c *conn) decideLock(e wire.Envelope, r classify.Result, text, rest []byte) decision {
-	if locksOrdinary(r) {
-		return decideOrdinary(r)
-	}
 	if failure := c.server.Limits().checkVerb(r.Verb, text); failure != nil {
 		return refused(failure)
+	}
+	if locksOrdinary(r) {
+		return decideOrdinary(r, text)
 	}
 	s, pass, failure := readLockStatement(r, text, true)
 	switch {

@@ -14,13 +14,18 @@ import (
 	"music/rewrite"
 )
 
-// locksOrdinary reports whether the text is LOCK or UNLOCK of a table that is not critical.
+// locksOrdinary reports whether the text is LOCK, UNLOCK or LIST LOCKS of a table that is not critical.
 func locksOrdinary(r classify.Result) bool {
-	return (r.Verb == rewrite.Lock || r.Verb == rewrite.Unlock) && (r.Table == nil || r.Table.Critical() == nil)
+	ours := r.Verb == rewrite.Lock || r.Verb == rewrite.Unlock || r.Verb == rewrite.ListLocks
+	return ours && len(r.Name) > 0 && (r.Table == nil || r.Table.Critical() == nil)
 }
 
-// decideOrdinary decides about LOCK and UNLOCK of a table that is not critical: they are refused.
-func decideOrdinary(r classify.Result) decision {
+// decideOrdinary decides about a text of locksOrdinary: it is refused. A text that is no such statement
+// is told so, since what stands at the table's place may be none.
+func decideOrdinary(r classify.Result, text []byte) decision {
+	if _, err := rewrite.Outline(text, nil); err != nil {
+		return refused(classify.NotParsed(err))
+	}
 	return intercepted(&askTable{name: r.Name.Names(), failure: notCritical(r.Name)})
 }
 

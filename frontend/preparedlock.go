@@ -69,11 +69,11 @@ func (p *preparedLockStatement) asSimple(s *lockStatement) *simpleStatement {
 // decidePrepareLock decides about the PREPARE of a statement with a lock clause or on a critical
 // table. rest is the body after its text.
 func (c *conn) decidePrepareLock(r classify.Result, text, rest []byte, own string) decision {
-	if locksOrdinary(r) {
-		return decideOrdinary(r)
-	}
 	if failure := c.server.Limits().checkText(text); failure != nil {
 		return refused(failure)
+	}
+	if locksOrdinary(r) {
+		return decideOrdinary(r, text)
 	}
 	s, pass, failure := readLockStatement(r, text, false)
 	truncate := r.Verb == rewrite.Truncate

@@ -147,7 +147,7 @@ func (c *conn) readReference(critical *catalog.Critical, t *catalog.Table, k mus
 	}
 	c.audit("not a reference of this key", t, k, musiccore.LockRef(n>>tagBits))
 	c.pauseAfterWrong(wrong)
-	return 0, refusal.OfOperation(musiccore.ErrNotHeld, t, n)
+	return 0, refusal.WrongReference(t, n)
 }
 
 // pauseAfterWrong blocks for the pause after so many wrong references, or until the connection

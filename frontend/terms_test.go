@@ -126,7 +126,8 @@ func TestMarkersOfVerbs(t *testing.T) {
 func TestWhatHasNoLock(t *testing.T) {
 	client, backend, core := termsRig(t, dialect{version: v4})
 	for text, says := range map[string]string{
-		"LIST LOCKS ON bank.plain": "the table is not critical",
+		"UPDATE bank.accounts USING LOCK 99999999999999999999 SET n = 1 WHERE id = 'x'":                                                      "MUSIC_SYNTAX: USING LOCK takes a bigint, and 99999999999999999999 is too large for one",
+		"BEGIN BATCH UPDATE bank.accounts USING LOCK 1 SET n = 1 WHERE id = 'x'; APPLY BATCH":                                                "write USING LOCK once, after BEGIN BATCH",
 		"BEGIN BATCH USING LOCK 1 UPDATE bank.accounts SET n = 1 WHERE id = 'x'; UPDATE bank.accounts SET n = 1 WHERE id = 5; APPLY BATCH":   "MUSIC_KEY: ",
 		"BEGIN BATCH USING LOCK 1 UPDATE bank.accounts SET n = 1 WHERE id = 'x'; UPDATE bank.accounts SET n = 1 WHERE id = 'y'; APPLY BATCH": "names two keys",
 	} {

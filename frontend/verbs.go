@@ -192,7 +192,7 @@ func readList(r classify.Result, text []byte) (s lockStatement, pass bool, f *wi
 		return s, false, nil
 	}
 	if r.Table == nil || r.Table.Critical() == nil {
-		return s, false, wire.Invalid("MUSIC_REFUSED: the table is not critical: it has no locks until ALTER TABLE … WITH comment = '@critical'")
+		return s, false, notCritical(r.Name)
 	}
 	s.Critical = r.Table.Critical()
 	return s, false, s.CheckWhere()

@@ -35,6 +35,9 @@ func (p *parser) listing(s *Statement) {
 	p.need("LIST")
 	p.need("LOCKS")
 	if !p.take("ON") {
+		if !p.ended() {
+			p.wants("ON <table>, or the end of the statement,")
+		}
 		return
 	}
 	p.table(s)

@@ -32,6 +32,8 @@ func (p *parser) tail(s *Statement) {
 			p.using(s)
 		case p.atForUpdate():
 			p.forUpdate(s)
+		case p.is("WHERE") && (s.ForUpdate || s.Lock.Kind != NoTerm):
+			p.fail(p.tok.Span, "WHERE stands elsewhere: SELECT … FROM table WHERE … USING LOCK 42, SELECT … FROM table WHERE … FOR UPDATE")
 		default:
 			p.skip()
 		}

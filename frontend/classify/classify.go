@@ -100,6 +100,9 @@ func (c *Classifier) readVerb(text []byte, head rewrite.Head, keyspace string) R
 		r.Name = c.TableKey(text, head.Keyspace, head.Table, keyspace)
 		r.Table, r.Unlisted = c.lookup(r.Name), c.unlisted(r.Name)
 	}
+	if len(r.Name) > 0 && r.Name.reserved() {
+		r.Kind, r.Failure = Refused, forProxiesOnly(r.Name.String())
+	}
 	return r
 }
 

@@ -27,7 +27,7 @@ func OfOperation(err error, t *catalog.Table, ref int64) *wire.Failure {
 	case errors.Is(err, musiccore.ErrSynchronising) && errors.As(err, &short):
 		return short.failure()
 	case errors.Is(err, musiccore.ErrNotHeld):
-		return wire.Invalid("MUSIC_NOT_HELD: lock_ref %d does not hold this key of %s: it still waits, or was never given for this key; nothing was done: LOCK … USING LOCK %[1]d goes on waiting and returns its state", ref, t)
+		return wire.Invalid("MUSIC_NOT_HELD: lock_ref %d does not hold this key of %s: it still waits, or was never given; nothing was done: LOCK … USING LOCK %[1]d goes on waiting and returns its state", ref, t)
 	case errors.Is(err, musiccore.ErrReleased):
 		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s was released by UNLOCK; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
 	case errors.Is(err, musiccore.ErrLost):
@@ -38,6 +38,11 @@ func OfOperation(err error, t *catalog.Table, ref int64) *wire.Failure {
 		return wire.Invalid("MUSIC_REFUSED: this key of %s cannot be locked: one of its values has a write timestamp in the far future, which nothing can overwrite, and trying again does not help: an operator of Cassandra can repair it (docs/runbook.md, MUSIC_REFUSED); nothing was done", t)
 	}
 	return wire.Invalid("MUSIC_UNAVAILABLE: %s: %s", t, unavailable(err))
+}
+
+// WrongReference returns the error for a number that is no reference of the statement's key.
+func WrongReference(t *catalog.Table, n int64) *wire.Failure {
+	return wire.Invalid("MUSIC_NOT_HELD: lock_ref %d is none of this key of %s: it is of another key, mistyped, or from before the table's locks were made anew; nothing was done: send the lock_ref that LOCK returned for this key, or LOCK again", n, t)
 }
 
 // StaleReferences returns the error for an operation under a reference that this proxy cannot

@@ -50,6 +50,11 @@ func (s *Statement) CheckWhere() *wire.Failure {
 // CheckUnderLock refuses statements that cannot be carried out under a lock (docs/design.md 4).
 func (s *Statement) CheckUnderLock() *wire.Failure {
 	st := s.Parsed
+	for i := range st.Children {
+		if st.Children[i].Lock.Kind != rewrite.NoTerm {
+			return wire.Invalid("MUSIC_REFUSED: write USING LOCK once, after BEGIN BATCH, not in the statements of the batch")
+		}
+	}
 	switch {
 	case st.ForUpdate:
 		return nil
@@ -58,11 +63,6 @@ func (s *Statement) CheckUnderLock() *wire.Failure {
 	}
 	if st.Verb == rewrite.Select && st.Timestamp.Kind != rewrite.NoTerm {
 		return wire.Invalid("MUSIC_SYNTAX: SELECT takes only USING LOCK, not TIMESTAMP")
-	}
-	for i := range st.Children {
-		if st.Children[i].Lock.Kind != rewrite.NoTerm {
-			return wire.Invalid("MUSIC_REFUSED: write USING LOCK once, after BEGIN BATCH, not in the statements of the batch")
-		}
 	}
 	for _, part := range s.Parts() {
 		if part.Parsed.Conditional && !part.elsewhere {

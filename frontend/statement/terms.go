@@ -77,7 +77,7 @@ func (s *Statement) Integer(t rewrite.Term, what string) (int64, *wire.Failure) 
 	if t.Kind != rewrite.TermMarker {
 		n, err := rewrite.Int(s.Text, t)
 		if err != nil {
-			return 0, wire.Invalid("MUSIC_SYNTAX: %s: %v", what, err)
+			return 0, wire.Invalid("MUSIC_SYNTAX: %s takes a bigint, and %s is too large for one", what, rewrite.Excerpt(s.Text, t))
 		}
 		return n, nil
 	}
