@@ -2,16 +2,23 @@ package check
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"music/client"
 )
 
-// Judge returns a finding for each thing that was checked, in a fixed order.
+// Judge returns a finding for each thing that was checked, in a fixed order. Where no proxy has answered
+// there is nothing to say of all else.
 func Judge(f *Facts) []Finding {
+	if len(f.answering()) == 0 {
+		return judgeProxies(f)
+	}
 	var all []Finding
 	for _, topic := range []func(*Facts) []Finding{
 		judgeProxies, judgePeers, judgeNodes, judgeReleases, judgeClocks, judgePaxos, judgeCommitLog, judgeReplicas, judgeReadRepair, judgeTables,
@@ -42,7 +49,7 @@ func judgeProxies(f *Facts) []Finding {
 	j := judgement{topic: "proxies"}
 	for _, p := range f.Proxies {
 		if p.Err != nil {
-			j.add(Fault, "start it (music proxy --check says what it lacks), or see whether its port is reached from here", "the proxy at %s does not answer: %v", p.Address, p.Err)
+			j.add(Fault, unanswered(p.Err, "start it (music proxy --check says what it lacks), or the node behind it, without which it does not listen, or see whether its port is reached from here"), "the proxy at %s does not answer: %v", p.Address, p.Err)
 		}
 	}
 	ports := map[string][]string{}
@@ -54,6 +61,23 @@ func judgeProxies(f *Facts) []Finding {
 		j.add(Fault, "give all proxies the same port in listen: drivers use one for all", "proxies are on %d ports: %s", len(ports), some(addresses(f.Proxies)))
 	}
 	return j.fine("%d answer: %s", len(f.Proxies), some(addresses(f.Proxies)))
+}
+
+// NoAnswer is the finding if none of the given proxies could be asked.
+func NoAnswer(err error) Finding {
+	do := "start a proxy, or the node behind it, or say with --proxy where one is"
+	return Finding{Level: Fault, Topic: "proxies", Text: err.Error(), Do: unanswered(err, do)}
+}
+
+// unanswered says what to do about a proxy that could not be asked: otherwise, unless err is known.
+func unanswered(err error, otherwise string) string {
+	switch {
+	case errors.Is(err, client.ErrLogin):
+		return "give the role and the file of its password: --username, --password-file"
+	case errors.Is(err, client.ErrNoProxy):
+		return "give the address of a proxy with --proxy, and not that of a node"
+	}
+	return otherwise
 }
 
 // judgePeers: each proxy gets answers from all others.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/client"
 )
 
 // healthy is a cluster of three nodes of which nothing is to be said.
@@ -148,6 +150,31 @@ func TestEveryFinding(t *testing.T) {
 	for _, text := range formats(t) {
 		made := regexp.MustCompile("(?s)^" + verb.ReplaceAllString(regexp.QuoteMeta(text), ".*") + "$")
 		assert.True(t, slices.ContainsFunc(produced, made.MatchString), "nothing here produces %q", text)
+	}
+}
+
+// Where no proxy answers nothing else is judged, and what to do depends on why.
+func TestNobodyAnswers(t *testing.T) {
+	for _, c := range []struct {
+		err error
+		do  string
+	}{
+		{errors.New("connection refused"), "the node behind it"},
+		{fmt.Errorf("x: %w", client.ErrLogin), "--password-file"},
+		{fmt.Errorf("%w: x", client.ErrNoProxy), "not that of a node"},
+	} {
+		f := healthy()
+		for i := range f.Proxies {
+			f.Proxies[i].Err = c.err
+		}
+		all := Judge(f)
+		require.Len(t, all, len(f.Proxies))
+		for _, x := range append(all, NoAnswer(c.err)) {
+			assert.Equal(t, Fault, x.Level)
+			assert.Equal(t, "proxies", x.Topic)
+			assert.Contains(t, x.Text, c.err.Error())
+			assert.Contains(t, x.Do, c.do)
+		}
 	}
 }
 

@@ -40,6 +40,18 @@ func (s *Session) Key(ctx context.Context, table string, words []string) (Key, e
 	return keyOf(table, columns, words)
 }
 
+// IsTable reports whether a word is the name of a table, keyspace.table.
+func (s *Session) IsTable(ctx context.Context, word string) (bool, error) {
+	keyspace, name, err := tableName(word)
+	if err == nil {
+		_, err = s.columns(ctx, keyspace, name)
+	}
+	if errors.Is(err, ErrTable) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // columns returns the columns of a table.
 func (s *Session) columns(ctx context.Context, keyspace, name string) ([]column, error) {
 	var all []column

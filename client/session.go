@@ -27,7 +27,7 @@ type Options struct {
 
 // Why no proxy could be asked. The texts say what to do.
 var (
-	ErrUnreachable = errors.New("no proxy answers: is one running there? --proxy says where")
+	ErrUnreachable = errors.New("no proxy answers: is one running there, and the node behind it, without which it does not listen? --proxy says where")
 	ErrLogin       = errors.New("the login is refused: see --username and --password-file")
 	ErrNoProxy     = errors.New("what answers there is Cassandra itself, and no MUSIC proxy: give the address of a proxy with --proxy")
 )

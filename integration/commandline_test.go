@@ -88,6 +88,11 @@ func TestCommandLineListsAndEnds(t *testing.T) {
 	assert.Equal(t, 1, r.status)
 	assert.Contains(t, r.errors, "nobody holds it")
 
+	for _, words := range [][]string{{"unlock", "music.named", "--force", "--reason", "a test"}, {"lock", "music.named", "--", "true"}} {
+		r = call(t, words...)
+		assert.Equal(t, 2, r.status, words)
+		assert.Contains(t, r.errors, "the key is missing: music.named is a table", words)
+	}
 	for _, words := range [][]string{{"locks"}, {"unlock", "--force", "--reason", "a test"}, {"lock"}} {
 		for _, key := range [][]string{{"music.nothing", "x"}, {"music.named", "nothing=x", "y"}} {
 			words := append(words, key...)

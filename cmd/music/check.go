@@ -38,7 +38,7 @@ func (p program) checkCommand() *cobra.Command {
 			if facts, err := check.Look(ctx, o); err == nil {
 				findings = check.Judge(facts)
 			} else {
-				findings = []check.Finding{{Level: check.Fault, Topic: "proxies", Text: err.Error(), Do: "start a proxy, or say with --proxy where one is"}}
+				findings = []check.Finding{check.NoAnswer(err)}
 			}
 			if err := writeFindings(p.stdout, form, findings); err != nil {
 				return failed{err}

@@ -27,6 +27,7 @@ var (
 	errNoSecret = errors.New("--username without --password-file")
 	errHalfPair = errors.New("--tls-cert and --tls-key go together")
 	errNoSigner = errors.New("no certificate in it")
+	errTimeout  = errors.New("--timeout is not above 0")
 )
 
 // login is how a command connects to the proxies, as any client does.
@@ -60,6 +61,8 @@ func (l *login) options() (client.Options, error) {
 		return o, errNobody
 	case l.username != "" && l.passwordFile == "":
 		return o, errNoSecret
+	case l.timeout <= 0:
+		return o, errTimeout
 	}
 	for i, address := range o.Proxies {
 		if !strings.Contains(address, ":") {
@@ -119,11 +122,27 @@ func (l *login) open(ctx context.Context) (*client.Session, error) {
 	return s, nil
 }
 
+// errNoKey says that a key is missing.
+var errNoKey = errors.New("the key is missing")
+
+// namedLock returns the key of a named lock. The name of a table is refused: its key was forgotten, and
+// the lock of that name would protect no row of it.
+func namedLock(ctx context.Context, s *client.Session, name string) (client.Key, error) {
+	table, err := s.IsTable(ctx, name)
+	switch {
+	case err != nil:
+		return client.Key{}, failed{err}
+	case table:
+		return client.Key{}, fmt.Errorf("%w: %s is a table, so the value of its key goes behind it; if a lock of this name is meant: music.named %[2]s", errNoKey, name)
+	}
+	return client.Named(name), nil
+}
+
 // keyWords reads the arguments that name a lock: a name, or a table and the values of its key. Its error is
 // failed{} if they could not be looked up; else they are wrong.
 func keyWords(ctx context.Context, s *client.Session, args []string) (client.Key, error) {
 	if len(args) == 1 {
-		return client.Named(args[0]), nil
+		return namedLock(ctx, s, args[0])
 	}
 	k, err := s.Key(ctx, args[0], args[1:])
 	if err == nil || errors.Is(err, client.ErrKey) || errors.Is(err, client.ErrTable) {

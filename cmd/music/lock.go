@@ -58,7 +58,7 @@ type lockRun struct {
 func (p program) lockCommand() *cobra.Command {
 	r := &lockRun{program: p}
 	command := &cobra.Command{
-		Use: "lock NAME -- COMMAND... | lock TABLE KEY... -- COMMAND...", Short: "Run a command while holding a lock",
+		Use: "lock [flags] NAME -- COMMAND... | lock [flags] TABLE KEY... -- COMMAND...", Short: "Run a command while holding a lock",
 		Long: "Run a command while holding a lock: that of a name, or of a key of a critical table. KEY is the value of the partition key, or\n" +
 			"column=value for each column of the key. The command finds the reference in LOCK_REF, for statements USING LOCK.\n\n" +
 			"The lease is renewed while the command runs. Where it cannot be, the command's process group gets SIGTERM when a fifth of the\n" +
@@ -67,7 +67,7 @@ func (p program) lockCommand() *cobra.Command {
 			"command that says 0.",
 		Example: "  music lock nightly-report --wait 0s -- ./report.sh\n" +
 			"  music lock bank.accounts branch=zurich --lease 20s -- sh -c 'cqlsh -e \"UPDATE bank.accounts USING LOCK $LOCK_REF SET …\"'",
-		Args: cobra.MinimumNArgs(1),
+		DisableFlagsInUseLine: true, // behind the command they would be its own
 	}
 	r.login.flags(command.Flags())
 	command.Flags().DurationVar(&r.asking.Wait, "wait", 0, "how long to wait for the lock; 0s: not at all; without it: for as long as it takes")

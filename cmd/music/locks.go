@@ -27,8 +27,14 @@ const (
 	outJSON = "json"
 )
 
-// errOutput says that a form of output is unknown.
-var errOutput = errors.New("-o is text or json")
+// What is wrong with the flags.
+var (
+	errOutput = errors.New("-o is text or json")
+	errEvery  = errors.New("--every is below 0.1s")
+)
+
+// mostOften is the shortest time between two listings: each asks all proxies.
+const mostOften = 100 * time.Millisecond
 
 // locksView is one call of `music locks`.
 type locksView struct {
@@ -50,6 +56,9 @@ func (p program) locksCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			if v.form != outText && v.form != outJSON {
 				return errOutput
+			}
+			if v.every < mostOften {
+				return errEvery
 			}
 			if len(args) > 0 && strings.EqualFold(args[0], "on") {
 				args = args[1:]

@@ -54,21 +54,24 @@ func TestCommandsThatMakeNoSense(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secret, []byte("x\n"), 0o600))
 	for want, args := range map[string][]string{
-		"--force is missing":                        {"unlock", "bank.t", "x"},
-		"--reason is missing":                       {"unlock", "bank.t", "x", "--force"},
-		"requires at least 1 arg":                   {"unlock", "--force", "--reason=x"},
-		"-o is text or json":                        {"locks", "-o", "xml"},
-		"--password-file without --username":        {"locks", "--password-file", secret},
-		"--username without --password-file":        {"locks", "-u", "x"},
-		"--password-file: open /no/such":            {"locks", "-u", "x", "--password-file=/no/such"},
-		"--tls-ca " + secret + ": no certificate":   {"locks", "--tls-ca", secret},
-		"--tls-cert and --tls-key go together":      {"locks", "--tls-cert", secret},
-		`invalid argument "soon" for "--timeout"`:   {"locks", "--timeout=soon"},
-		`unknown command "lokcs" for "music"`:       {"lokcs"},
-		"the command is missing":                    {"lock", "nightly"},
-		"--lease is shorter than 1s":                {"lock", "nightly", "--lease=10ms", "--", "true"},
-		"--wait is below 0":                         {"lock", "nightly", "--wait=-1s", "--", "true"},
-		"no proxy answers: is one running there? -": {"locks", "--proxy="},
+		"--force is missing":                      {"unlock", "bank.t", "x"},
+		"--reason is missing":                     {"unlock", "bank.t", "x", "--force"},
+		"the lock is missing":                     {"unlock", "--force", "--reason=x"},
+		"the command is missing: music lock NAME": {"lock"},
+		"--every is below 0.1s":                   {"locks", "--watch", "--every=0s"},
+		"--timeout is not above 0":                {"check", "--timeout=0s"},
+		"-o is text or json":                      {"locks", "-o", "xml"},
+		"--password-file without --username":      {"locks", "--password-file", secret},
+		"--username without --password-file":      {"locks", "-u", "x"},
+		"--password-file: open /no/such":          {"locks", "-u", "x", "--password-file=/no/such"},
+		"--tls-ca " + secret + ": no certificate": {"locks", "--tls-ca", secret},
+		"--tls-cert and --tls-key go together":    {"locks", "--tls-cert", secret},
+		`invalid argument "soon" for "--timeout"`: {"locks", "--timeout=soon"},
+		`unknown command "lokcs" for "music"`:     {"lokcs"},
+		"the command is missing":                  {"lock", "nightly"},
+		"--lease is shorter than 1s":              {"lock", "nightly", "--lease=10ms", "--", "true"},
+		"--wait is below 0":                       {"lock", "nightly", "--wait=-1s", "--", "true"},
+		"no proxy answers: is one running there, and the node behind it, without which it does not listen? -": {"locks", "--proxy="},
 	} {
 		o := run(done, nil, args...)
 		assert.Equal(t, statusUsage, o.status, "%q", args)
@@ -92,6 +95,6 @@ func TestLockWithoutACommand(t *testing.T) {
 func TestNobodyAnswers(t *testing.T) {
 	o := run(done, nil, "locks", "--proxy=127.0.0.1:1,127.0.0.1:2", "--timeout=1s")
 	assert.Equal(t, statusFailed, o.status)
-	assert.Contains(t, o.stderr, "no proxy answers: is one running there? --proxy says where")
+	assert.Contains(t, o.stderr, "no proxy answers: is one running there, and the node behind it, without which it does not listen? --proxy says where")
 	assert.Contains(t, o.stderr, "127.0.0.1:2", "each that was asked")
 }

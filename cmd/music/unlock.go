@@ -16,6 +16,7 @@ var (
 	errNoForce  = errors.New("--force is missing: it takes the lock from whoever holds it, and everything that is sent under it is refused from then on")
 	errNoReason = errors.New("--reason is missing: say for the audit why")
 	errNotHeld  = errors.New("nobody holds it: nothing was done")
+	errNoLock   = errors.New("the lock is missing: music unlock NAME, or music unlock TABLE KEY..., with --force --reason TEXT")
 )
 
 func (p program) unlockCommand() *cobra.Command {
@@ -28,9 +29,10 @@ func (p program) unlockCommand() *cobra.Command {
 			"owner_died. It needs the right AUTHORIZE on the table. NAME is a named lock; KEY is the value of the partition key, or\n" +
 			"column=value for each column of the key.",
 		Example: "  music unlock bank.accounts branch=zurich --force --reason 'anna is at lunch'",
-		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
+			case len(args) == 0:
+				return errNoLock
 			case !force:
 				return errNoForce
 			case reason == "":
