@@ -184,6 +184,9 @@ func TestLoadTellsEveryFaultAtOnce(t *testing.T) {
 func TestLoadRefusesFiles(t *testing.T) {
 	cases := map[string]struct{ path, want string }{
 		"missing":        {"/no/such/file", "configuration file /no/such/file: open"},
+		"two documents":  {write(t, "contact-points: [a]\n---\ncritical: [bank.*]\n"), "more than one document"},
+		"a list":         {write(t, "- contact-points: [a]\n"), "write each on a line of its own"},
+		"no colon":       {write(t, "contact-points a\n"), "write each on a line of its own"},
 		"not YAML":       {write(t, "a: b: c"), "mapping values are not allowed"},
 		"key twice":      {write(t, "port: 1\nport: 2"), "already defined"},
 		"number in list": {write(t, "contact-points: [a, 10.5]"), `contact-points "[a 10.5]": not a text`},

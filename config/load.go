@@ -1,8 +1,10 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+	yamlv3 "go.yaml.in/yaml/v3"
 )
 
 // Where Load looks: the prefix of variables, and the file named by a flag or a variable.
@@ -28,6 +31,8 @@ var (
 	errNoScalar  = errors.New("not a single value")
 	errBoth      = errors.New("given together with password")
 	errEmptyFile = errors.New("the file is empty")
+	errNoPairs   = errors.New("not settings with their values: write each on a line of its own, as setting: value")
+	errDocuments = errors.New("more than one document: take out the line --- between them")
 )
 
 // Load returns the configuration that the flags (of AddFlags, already parsed), the environment and
@@ -72,7 +77,7 @@ func (l *loader) loadFile(path string) {
 	if path == "" {
 		return
 	}
-	if err := l.values.Load(file.Provider(path), yaml.Parser()); err != nil {
+	if err := l.values.Load(file.Provider(path), settingsFile{yaml.Parser()}); err != nil {
 		l.faults = append(l.faults, fmt.Errorf("configuration file %s: %w", path, err))
 		return
 	}
@@ -82,6 +87,29 @@ func (l *loader) loadFile(path string) {
 			l.faults = append(l.faults, fmt.Errorf("configuration file %s: %q: %w", path, key, errNoSetting))
 		}
 	}
+}
+
+// settingsFile parses one YAML document that maps settings to their values. It refuses anything behind
+// it, whose settings would be passed over.
+type settingsFile struct{ koanf.Parser }
+
+// Unmarshal implements koanf.Parser.
+func (f settingsFile) Unmarshal(raw []byte) (map[string]any, error) {
+	values, err := f.Parser.Unmarshal(raw)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "into map["):
+		return nil, errNoPairs
+	case err != nil:
+		return nil, err
+	}
+	documents := yamlv3.NewDecoder(bytes.NewReader(raw))
+	for range 2 {
+		err = documents.Decode(new(yamlv3.Node))
+	}
+	if !errors.Is(err, io.EOF) {
+		return nil, errDocuments
+	}
+	return values, nil
 }
 
 // loadEnviron takes the values of MUSIC_… variables and refuses those that belong to no setting.
