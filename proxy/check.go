@@ -4,9 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 
 	"music/config"
 	"music/proxy/certs"
@@ -33,11 +39,14 @@ func Check(ctx context.Context, cfg config.Config) []Checked {
 	_, err = certs.Drivers(cfg.Listen, zerolog.Nop())
 	add("listen "+cfg.Listen.Address, "free", errors.Join(err, free(ctx, cfg.Listen.Address)))
 	_, err = certs.Proxies(cfg.Peers, zerolog.Nop())
-	add("peer-listen "+cfg.Peers.Listen, freeOrOff(cfg.Peers.Listen), errors.Join(err, free(ctx, cfg.Peers.Listen)))
+	add(strings.TrimSpace("peer-listen "+cfg.Peers.Listen), freeOrOff(cfg.Peers.Listen), errors.Join(err, free(ctx, cfg.Peers.Listen)))
 	if err = free(ctx, cfg.Listen.Metrics); err != nil && !cfg.Listen.MetricsAsked {
 		add("metrics-listen "+cfg.Listen.Metrics, "taken: metrics and health would not be served", nil)
 	} else {
-		add("metrics-listen "+cfg.Listen.Metrics, freeOrOff(cfg.Listen.Metrics), err)
+		add(strings.TrimSpace("metrics-listen "+cfg.Listen.Metrics), freeOrOff(cfg.Listen.Metrics), err)
+	}
+	if file := cfg.Log.AuditFile; file != "" {
+		add("audit-file "+file, "can be written", writable(file))
 	}
 	return append(all, checkNodes(ctx, cfg)...)
 }
@@ -53,6 +62,21 @@ func free(ctx context.Context, address string) error {
 		return err
 	}
 	return ln.Close()
+}
+
+// writable returns why a file could not be appended to, or made; nil if it could.
+func writable(path string) error {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := unix.Access(filepath.Dir(path), unix.W_OK|unix.X_OK); err != nil {
+			return fmt.Errorf("make it in %s: %w", filepath.Dir(path), err)
+		}
+		return nil
+	case err != nil:
+		return err
+	}
+	return file.Close()
 }
 
 // freeOrOff returns the finding for an address for which free returns nil.
@@ -77,6 +101,9 @@ func checkNodes(ctx context.Context, cfg config.Config) []Checked {
 			continue
 		}
 		first = false
+		if centre := cfg.Cassandra.LocalDC; centre != "" {
+			all = append(all, Checked{What: "local-dc " + centre, Found: "has nodes", Err: facts.knows(centre)})
+		}
 		if cfg.Music.Locks {
 			found, err := checkMusic(ctx, one)
 			all = append(all, Checked{What: "keyspace music", Found: found, Err: err})
@@ -119,6 +146,9 @@ func checkMusic(ctx context.Context, cfg config.Config) (string, error) {
 		return "", err
 	}
 	defer l.close()
+	if err := l.isNode(ctx); err != nil {
+		return "", err
+	}
 	there, err := l.rows(ctx, "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'music'")
 	if err != nil {
 		return "", err
@@ -130,6 +160,19 @@ func checkMusic(ctx context.Context, cfg config.Config) (string, error) {
 		return "", err
 	}
 	return "exists, and the proxy's role can read it", nil
+}
+
+// isNode returns nil if Cassandra itself is behind the connection: a proxy knows LIST LOCKS.
+func (c *homeConn) isNode(ctx context.Context) error {
+	_, err := c.rows(ctx, "LIST LOCKS")
+	var told *refusal
+	switch {
+	case refused(err, primitive.ErrorCodeSyntaxError):
+		return nil
+	case err == nil, errors.As(err, &told):
+		return errProxyThere
+	}
+	return err
 }
 
 // checkClients checks that the node gives clients no role by the proxy's certificate.

@@ -3,8 +3,11 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -14,8 +17,14 @@ import (
 // node does not tell are left out.
 func (p *process) introduce(ctx context.Context, peers string) {
 	line := p.log.Info().Str("release", builtRelease())
-	if n, err := p.askNode(ctx); err == nil {
+	n, err := p.askNode(ctx)
+	if err == nil {
 		line = line.Str("cluster", n.cluster).Str("data_center", n.centre).Str("node", n.id).Str("cassandra", n.release)
+	}
+	if centre := p.cfg.Cassandra.LocalDC; err == nil && centre != "" {
+		if unknown := n.knows(centre); unknown != nil {
+			p.log.Warn().Str("local_dc", centre).Err(unknown).Msg("local-dc names no data centre of this cluster")
+		}
 	}
 	line.Strs("contact_points", p.cfg.Cassandra.Addresses()).
 		Str("listen", p.cfg.Listen.Address).Str("advertise", p.cfg.Listen.AdvertiseHost()).
@@ -30,8 +39,22 @@ func builtRelease() string {
 	return "unknown"
 }
 
-// nodeFacts are facts that a node reports about itself.
-type nodeFacts struct{ cluster, release, centre, id string }
+// nodeFacts are facts that a node reports about itself, and the data centres of the nodes that it knows.
+type nodeFacts struct {
+	cluster, release, centre, id string
+	centres                      []string
+}
+
+// errNoCentre means that no node is in a data centre.
+var errNoCentre = errors.New("no node is in this data centre")
+
+// knows returns nil if a node is in the data centre.
+func (n nodeFacts) knows(centre string) error {
+	if slices.Contains(n.centres, centre) {
+		return nil
+	}
+	return fmt.Errorf("%w: there are %s", errNoCentre, strings.Join(n.centres, ", "))
+}
 
 // askNode asks the home node. It blocks for at most the timeout of a connection.
 func (p *process) askNode(ctx context.Context) (nodeFacts, error) {
@@ -54,7 +77,17 @@ func (l *homeConn) facts(ctx context.Context) (nodeFacts, error) {
 	if err != nil {
 		return nodeFacts{}, err
 	}
-	return nodeFacts{cluster: string(own[0][0]), release: string(own[0][1]), centre: string(own[0][2]), id: uuid.UUID(own[0][3]).String()}, nil
+	n := nodeFacts{cluster: string(own[0][0]), release: string(own[0][1]), centre: string(own[0][2]), id: uuid.UUID(own[0][3]).String()}
+	others, err := l.rows(ctx, "SELECT data_center FROM system.peers")
+	n.centres = []string{n.centre}
+	for _, other := range others {
+		if len(other[0]) > 0 { // not that of a node that is just joining
+			n.centres = append(n.centres, string(other[0]))
+		}
+	}
+	slices.Sort(n.centres)
+	n.centres = slices.Compact(n.centres)
+	return n, err
 }
 
 // toldTables is how many critical tables are named in the log at start.

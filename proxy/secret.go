@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
@@ -18,6 +19,9 @@ const secretSize = 32
 
 // errSecret means that music.secrets was changed by another program than the proxies.
 var errSecret = errors.New("music.secrets was changed by somebody else")
+
+// errProxyThere means that the contact points are those of a proxy.
+var errProxyThere = errors.New("what answers at contact-points is a MUSIC proxy: give the addresses of nodes of Cassandra")
 
 // references are frontend.References with the secret of the cluster that was read last.
 type references struct {
@@ -79,6 +83,9 @@ func clusterSecret(ctx context.Context, s *gocql.Session) ([]byte, error) {
 		if err = makeSecret(ctx, s); err == nil {
 			secret, err = readSecret(ctx, s)
 		}
+	}
+	if told := gocql.RequestError(nil); errors.As(err, &told) && strings.HasPrefix(told.Message(), "MUSIC_") {
+		err = fmt.Errorf("%w: %w", errProxyThere, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("secret of the cluster: %w", err)
