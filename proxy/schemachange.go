@@ -23,7 +23,7 @@ func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 	switch {
 	case err != nil:
 		s.log.Warn().Err(err).Str("table", change.Keyspace+"."+change.Name).Msg("a schema change could not be followed")
-		return []string{"MUSIC: the proxy could not follow this change yet: no lock is given on a new critical table until it has"}
+		return []string{"MUSIC: the proxy could not follow this change yet: no lock is given on a new critical table until it has; its log says why"}
 	case len(late) > 0:
 		return []string{"MUSIC: not followed yet by the proxies at " + strings.Join(late, ", ") + ": no lock is given on a new critical table until they have, and they read statements on a changed one by its former columns"}
 	case critical == nil || change.Target != "TABLE":
@@ -32,6 +32,9 @@ func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 		return []string{fmt.Sprintf("%s is critical, but cannot be locked: %s", table, critical.Refused)}
 	default:
 		told := []string{fmt.Sprintf("%s is critical: %s", table, critical.Settings)}
+		if !critical.Marked {
+			told = append(told, fmt.Sprintf("%s stays critical without @critical in its comment, until its music_lock_… table is dropped", table))
+		}
 		if critical.Mortal {
 			told = append(told, mortalRows)
 		}

@@ -166,9 +166,10 @@ func (s *Settings) set(name, value string) error {
 
 // setOther sets the lease or the data centre, and returns an error for any other name.
 func (s *Settings) setOther(name, value string) error {
+	if values := valuesOf(name); values != "" {
+		return fmt.Errorf("%s is %s, not %.80q", name, values, value)
+	}
 	switch name {
-	case "unlocked", "key", "strict", "scope", "timestamp":
-		return fmt.Errorf("%s cannot be %.80q", name, value)
 	case "dc":
 		if value == "" {
 			return errors.New("dc needs the name of a data centre")
@@ -184,6 +185,23 @@ func (s *Settings) setOther(name, value string) error {
 		return nil
 	}
 	return fmt.Errorf("there is no setting %.80q: there are unlocked, key, lease, strict, scope, dc, timestamp", name)
+}
+
+// valuesOf returns the values that a setting can have; "" if they are not a few words.
+func valuesOf(name string) string {
+	switch name {
+	case "unlocked":
+		return "reject, auto or allow"
+	case "key":
+		return "partition or row"
+	case "strict":
+		return "false or true"
+	case "scope":
+		return "global or local"
+	case "timestamp":
+		return "refuse or ignore"
+	}
+	return ""
 }
 
 // String returns the canonical spelling of the settings, which is stored in Cassandra and shown to

@@ -65,6 +65,14 @@ func TestSettingsOfAComment(t *testing.T) {
 		assert.Equal(t, Settings{}, got, comment)
 		assert.NotErrorIs(t, err, ErrSpelling)
 	}
+	for comment, says := range map[string]string{
+		"@critical(unlocked=alow)": `unlocked is reject, auto or allow, not "alow"`, "@critical(key=rows)": `key is partition or row, not "rows"`,
+		"@critical(strict=on)": `strict is false or true, not "on"`, "@critical(scope=dc1)": `scope is global or local, not "dc1"`,
+		"@critical(timestamp=no)": `timestamp is refuse or ignore, not "no"`,
+	} {
+		_, _, err := ReadSettings(comment)
+		assert.EqualError(t, err, says)
+	}
 	for _, comment := range []string{
 		"@critical unlocked=auto", "@critical auto, row", "@critical auto.", "@critical auto parts", "@critical strict", "@critical: auto", "@critical: unlocked=auto", "@critical: balances", "@critical[unlocked=auto]", "@critical {key=row}",
 		"@critical = auto", "@critical=auto", "@critical-auto", "@critical, unlocked=auto", "@critical. Unlocked: auto", "unlocked=auto @critical", "balances, key=row, @critical",
