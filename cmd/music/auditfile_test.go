@@ -47,6 +47,19 @@ func TestAuditFileIsRotated(t *testing.T) {
 	assert.NotContains(t, read("audit.1"), "three")
 }
 
+// A full disk is told in the log, but not with each line.
+func TestAuditFileOnAFullDisk(t *testing.T) {
+	var log bytes.Buffer
+	a, err := openAudit(config.Log{AuditFile: "/dev/full"}, zerolog.New(&log))
+	require.NoError(t, err)
+	for range 3 {
+		a.log.Info().Msg("a line")
+	}
+	a.close(time.Minute)
+	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("no space left on device")), log.String())
+	assert.Contains(t, log.String(), "the audit cannot be written")
+}
+
 // A file that cannot be opened ends the start, and the setting is named.
 func TestAuditFileThatCannotBeOpened(t *testing.T) {
 	o := run(done, nil, "proxy", "--contact-points=a", "--audit-file="+filepath.Join(t.TempDir(), "none", "audit"))

@@ -94,7 +94,7 @@ func (w *logWriter) put(line []byte) {
 	}
 	if dropped := w.dropped.Load(); dropped > w.told {
 		log := zerolog.New(w.out).With().Timestamp().Logger()
-		log.Warn().Uint64("dropped", dropped-w.told).Msg("lines of the log were dropped: they were not read in time")
+		log.Warn().Uint64("dropped", dropped-w.told).Msg("lines were dropped: they were not read in time, or could not be written")
 		w.told = dropped
 	}
 }
