@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,6 +103,26 @@ func TestProxyThatOthersCannotAsk(t *testing.T) {
 		lines := bytes.Count(log.Bytes(), []byte("peer-listen is not set"))
 		assert.Contains(t, []int{1, 2, 3, 4}, lines, "a line a minute, by the sampler's own clock")
 	})
+}
+
+// Why drivers are not served is told.
+func TestHealthTellsWhatIsMissing(t *testing.T) {
+	p, stalled := new(process), new(atomic.Bool)
+	work, end := context.WithCancel(t.Context())
+	is := func(good bool, says string) {
+		t.Helper()
+		ready, remark := p.readiness(work)
+		assert.Equal(t, good, ready)
+		assert.Contains(t, remark, says)
+	}
+	is(false, "the node is not reached")
+	p.ready.Store(true)
+	p.stalled.Store(stalled)
+	is(true, "")
+	stalled.Store(true)
+	is(false, "stand still")
+	end()
+	is(false, "shutting down")
 }
 
 // A remark is told beside the state, and changes nothing of it.

@@ -66,7 +66,7 @@ func Run(ctx context.Context, cfg config.Config, logs Logs, reloads <-chan confi
 	work, fail := context.WithCancelCause(ctx)
 	healthCtx, endHealth := context.WithCancel(context.WithoutCancel(ctx)) // health is served to the very end
 	p.running.Go(func() {
-		if err := serveHealth(healthCtx, health, p.registry, func() (bool, string) { return work.Err() == nil && p.isReady(), p.remark() }); err != nil {
+		if err := serveHealth(healthCtx, health, p.registry, func() (bool, string) { return p.readiness(work) }); err != nil {
 			fail(err)
 		}
 	})
@@ -136,10 +136,19 @@ type process struct {
 	running  sync.WaitGroup
 }
 
-// isReady reports whether drivers are served, with their locks.
-func (p *process) isReady() bool {
+// readiness reports whether drivers are served, with their locks, and what to tell people beside that.
+// work ends with the shutdown.
+func (p *process) readiness(work context.Context) (good bool, remark string) {
 	standing := p.stalled.Load()
-	return p.ready.Load() && (standing == nil || !standing.Load())
+	switch {
+	case work.Err() != nil:
+		return false, "the proxy is shutting down"
+	case !p.ready.Load():
+		return false, "the node is not reached, or the start is not done yet: the log says why"
+	case standing != nil && standing.Load():
+		return false, "the locks of some keys stand still: the log says why"
+	}
+	return true, p.remark()
 }
 
 // options returns the options of a server without locks.

@@ -131,10 +131,10 @@ func (s *schema) isComplete(version gocql.UUID) bool {
 	return last.version == version && time.Since(last.at) < schemaReread
 }
 
-// notRead logs that the schema could not be read.
+// notRead logs that the schema could not be read, or what it asks for not be made.
 func (s *schema) notRead(err error) {
 	s.heartbeat.noticeDrop(err)
-	s.log.Warn().Err(err).Msg("the schema could not be read")
+	s.log.Warn().Err(err).Msg("the schema could not be followed")
 }
 
 // refresh reads the schema of one node, its version first, and publishes which tables are critical.
@@ -210,7 +210,7 @@ func (s *schema) take(ctx context.Context, before map[[16]byte]*dataTable, found
 		} else if t.hidden != 0 {
 			s.altered(t)
 		}
-		s.show(t, "it is becoming critical: try again when every living proxy has followed, which takes a moment")
+		s.show(t, "it is becoming critical: try again when every living proxy has followed, which takes a moment; where it stays so, the proxies' logs say why")
 	}
 }
 

@@ -31,7 +31,7 @@ func (p *process) watchUnasked(ctx context.Context, l *heartbeat) {
 	}
 }
 
-// remark returns a warning to show in /ready; empty if there is none.
+// remark returns a warning to show in /ready while drivers are served; empty if there is none.
 func (p *process) remark() string {
 	if p.unasked.Load() {
 		return "warning: " + unaskedText
