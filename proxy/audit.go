@@ -232,7 +232,12 @@ func (a *audit) begin() *zerolog.Event {
 
 // line begins a line about one lock, with client, reference, table and key.
 func (a *audit) line(k musiccore.Key, r musiccore.LockRef, by musiccore.Client) *zerolog.Event {
-	e := a.named(a.begin().Str("role", by.Role).Str("client", by.Address).Int64("lock_ref", int64(r)), k.Table)
+	return a.keyed(a.begin().Str("role", by.Role).Str("client", by.Address).Int64("lock_ref", int64(r)), k)
+}
+
+// keyed adds table and key as LIST LOCKS shows them, or the bytes of a key whose table is no longer critical.
+func (a *audit) keyed(e *zerolog.Event, k musiccore.Key) *zerolog.Event {
+	e = a.named(e, k.Table)
 	t := a.tables.table(k.Table)
 	switch {
 	case t == nil:

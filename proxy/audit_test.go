@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"regexp"
@@ -69,6 +70,20 @@ func (a audited) lines(t *testing.T) (all []map[string]any) {
 	}
 	a.log.Reset()
 	return all
+}
+
+// A command that fails at Cassandra is logged with the table's name, and its key as LIST LOCKS shows it.
+func TestAFailedCommandIsLoggedWithItsKey(t *testing.T) {
+	s, log := startStation(t, newCluster()), new(jsonLog)
+	a := newAudited("none")
+	s.tables.set(a.tables.all())
+	shard := s.of(a.key)
+	shard.failures = zerolog.New(log)
+	shard.do = func(musiccore.Command) musiccore.Result { return musiccore.Result{Cause: errors.New("no quorum")} }
+	s.lock(a.key, musiccore.Request{NoWait: true})
+	lines := log.of("a command of the lock protocol failed at Cassandra (at most one such line every ten seconds)")
+	require.NotEmpty(t, lines)
+	assert.Equal(t, []any{"bank.accounts", "'x'", "no quorum"}, []any{lines[0]["table"], lines[0]["key"], lines[0]["error"]})
 }
 
 // documented is the table of lines in docs/audit.md: the level and the fields of each message.

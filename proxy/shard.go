@@ -248,7 +248,7 @@ func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.
 	for _, a := range e.Alarms {
 		s.metrics.alarms.Inc()
 		s.later(func() {
-			s.log.Error().Str("rule", a.Rule).Hex("table", a.Key.Table[:]).Hex("key", []byte(a.Key.PK)).Msg(a.Text)
+			s.audit.keyed(s.log.Error().Str("rule", a.Rule), a.Key).Msg(a.Text)
 		})
 	}
 	for _, a := range e.Answers {
@@ -285,7 +285,7 @@ func (s *shard) run(c musiccore.Command) {
 	result := s.do(c)
 	s.metrics.commands.done(c.Action, result.Status, time.Since(begun))
 	if result.Cause != nil && !errors.Is(result.Cause, context.Canceled) {
-		s.failures.Warn().Err(result.Cause).Type("command", c.Action).Hex("table", c.Key.Table[:]).Hex("key", []byte(c.Key.PK)).
+		s.audit.keyed(s.failures.Warn().Err(result.Cause).Type("command", c.Action), c.Key).
 			Msg("a command of the lock protocol failed at Cassandra (at most one such line every ten seconds)")
 	}
 	s.call(func(core *musiccore.Core, now musiccore.Now) musiccore.Effects { return core.Reply(now, c.ID, result) })
