@@ -306,7 +306,7 @@ func TestABurstOfLocksElsewhere(t *testing.T) {
 
 // LOCKs that wait elsewhere keep no other question out.
 func TestLocksElsewhereKeepNobodyOut(t *testing.T) {
-	a, b := two(t, func(o *musiccore.Options) { o.Retain = time.Minute })
+	a, b := two(t, func(o *musiccore.Options) { o.Retain, o.ClientLease = time.Minute, time.Hour })
 	k, other := handingOut(t, a), keyOf("other")
 	a.held(k)
 	ref := a.held(other)
