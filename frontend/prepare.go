@@ -158,14 +158,16 @@ func (c *conn) written(text []byte, r classify.Result, own string) [][2]string {
 }
 
 // learn stores a statement that has been prepared, under the id in Cassandra's answer e. It returns the
-// answer for the client: e itself, or for an operation under a lock one with the proxy's own id.
-func (c *conn) learn(e wire.Envelope, p *preparing) (wire.Envelope, error) {
+// answer for the client: e itself, or for an operation under a lock one with the proxy's own id. It returns
+// none if the id is one of oneForAll, and Cassandra has been asked again.
+func (c *conn) learn(e wire.Envelope, w watch) (wire.Envelope, error) {
+	p := w.preparing
 	result, f, err := c.decodePrepared(e)
 	if err != nil || result == nil {
 		return e, err
 	}
 	if p.oneForAll(result.PreparedQueryId) {
-		return c.errorInstead(e, oneIDForAll()), nil
+		return c.prepareAgain(e, w), nil
 	}
 	if p.topology != nil {
 		p.topology.SetMetadata(result.ResultMetadataId)

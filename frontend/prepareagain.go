@@ -34,22 +34,17 @@ func (p *preparing) oneForAll(id []byte) bool {
 	return bytes.Equal(id, shared[:]) || !utf8.Valid(text)
 }
 
-// prepareAgain has Cassandra prepare a statement once more if answer e has an id of oneForAll, and reports whether
-// it does: Cassandra has stored the statement under the keyspace's id, too, which it returns the second time, with
-// the columns of that keyspace's table.
-func (c *conn) prepareAgain(e wire.Envelope, w watch) (bool, error) {
-	p := w.preparing
-	if p.asked || p.body == nil {
-		return false, nil
+// prepareAgain has Cassandra prepare a statement once more whose answer e has an id of oneForAll, and returns no
+// answer then: Cassandra has stored the statement under the keyspace's id, too, which it returns the second time,
+// with the columns of that keyspace's table. To the second such answer it returns an error.
+func (c *conn) prepareAgain(e wire.Envelope, w watch) wire.Envelope {
+	if w.preparing.asked {
+		return c.errorInstead(e, oneIDForAll())
 	}
-	result, _, err := c.decodePrepared(e)
-	if err != nil || result == nil || !p.oneForAll(result.PreparedQueryId) {
-		return false, err
-	}
-	p.asked = true
+	w.preparing.asked = true
 	c.watch(e.Stream, &w) // the stream is still open
-	c.send(ownRequest(wire.Header{Version: c.version, Stream: e.Stream}, primitive.OpCodePrepare, p.body))
-	return true, nil
+	c.send(ownRequest(wire.Header{Version: c.version, Stream: e.Stream}, primitive.OpCodePrepare, w.preparing.body))
+	return wire.Envelope{}
 }
 
 // oneIDForAll returns the error for a PREPARE for which Cassandra returns an id of oneForAll twice.

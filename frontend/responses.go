@@ -94,16 +94,11 @@ func (r *responses) Perform(e wire.Envelope) error {
 	if w.refused != nil {
 		w.refused(e)
 	}
-	if w.kind == watchPrepare {
-		if asked, err := c.prepareAgain(e, w); asked || err != nil {
-			return err
-		}
-	}
 	if (w.kind == watchPrepare || w.kind == watchLockClause) && c.explain(e, w) {
 		return nil
 	}
 	e, err := c.answerTo(e, w)
-	if err != nil {
+	if err != nil || e.Raw == nil {
 		return err
 	}
 	c.streams.End(e.Stream)
@@ -111,11 +106,11 @@ func (r *responses) Perform(e wire.Envelope) error {
 	return nil
 }
 
-// answerTo returns the envelope that the client gets for an answer.
+// answerTo returns the envelope that the client gets for an answer; none if Cassandra has been asked again.
 func (c *conn) answerTo(e wire.Envelope, w watch) (wire.Envelope, error) {
 	switch w.kind {
 	case watchPrepare:
-		return c.learn(e, w.preparing)
+		return c.learn(e, w)
 	case watchTopology:
 		return c.translateRows(e, w.topology)
 	case watchKeyspace:
