@@ -17,13 +17,10 @@ import (
 // node does not tell are left out.
 func (p *process) introduce(ctx context.Context, peers string) {
 	line := p.log.Info().Str("release", builtRelease())
-	n, err := p.askNode(ctx)
-	if err == nil {
+	if n, err := p.askNode(ctx); err == nil {
 		line = line.Str("cluster", n.cluster).Str("data_center", n.centre).Str("node", n.id).Str("cassandra", n.release)
-	}
-	if centre := p.cfg.Cassandra.LocalDC; err == nil && centre != "" {
-		if unknown := n.knows(centre); unknown != nil {
-			p.log.Warn().Str("local_dc", centre).Err(unknown).Msg("local-dc names no data centre of this cluster")
+		if err := n.knows(p.cfg.Cassandra.LocalDC); err != nil {
+			p.log.Warn().Str("local_dc", p.cfg.Cassandra.LocalDC).Err(err).Msg("local-dc names no data centre of this cluster")
 		}
 	}
 	line.Strs("contact_points", p.cfg.Cassandra.Addresses()).
@@ -48,9 +45,9 @@ type nodeFacts struct {
 // errNoCentre means that no node is in a data centre.
 var errNoCentre = errors.New("no node is in this data centre")
 
-// knows returns nil if a node is in the data centre.
+// knows returns nil if a node is in the data centre, or none is named.
 func (n nodeFacts) knows(centre string) error {
-	if slices.Contains(n.centres, centre) {
+	if centre == "" || slices.Contains(n.centres, centre) {
 		return nil
 	}
 	return fmt.Errorf("%w: there are %s", errNoCentre, strings.Join(n.centres, ", "))

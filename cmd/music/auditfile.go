@@ -24,7 +24,7 @@ func openAudit(c config.Log, log zerolog.Logger) (*auditOutput, error) {
 	if c.AuditFile == "" {
 		return &auditOutput{log: log.Hook(zerolog.HookFunc(asInfo)), told: log}, nil
 	}
-	file := &auditFile{path: c.AuditFile, log: log}
+	file := &auditFile{path: c.AuditFile, faults: log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})}
 	if err := file.reopen(); err != nil {
 		return nil, err
 	}
@@ -59,17 +59,13 @@ func (a *auditOutput) close(limit time.Duration) {
 	}
 }
 
-// auditFaultPause is the time between two lines of the log about an audit that cannot be written.
-const auditFaultPause = time.Minute
-
 // auditFile is a file that lines are appended to. If they cannot be, the log says so each minute. It is
 // safe for concurrent use.
 type auditFile struct {
-	path string
-	log  zerolog.Logger
-	mu   sync.Mutex
-	open *os.File
-	told time.Time // when the log last said that a line could not be written
+	path   string
+	faults zerolog.Logger // sampled
+	mu     sync.Mutex
+	open   *os.File
 }
 
 // reopen opens the file at the path, and makes it if there is none, readable for its owner only.
@@ -94,9 +90,8 @@ func (f *auditFile) Write(b []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n, err := f.open.Write(b)
-	if err != nil && time.Since(f.told) >= auditFaultPause {
-		f.told = time.Now()
-		f.log.Error().Err(err).Msg("the audit cannot be written: its lines are lost until it can (at most one such line a minute)")
+	if err != nil {
+		f.faults.Error().Err(err).Msg("the audit cannot be written: its lines are lost until it can (at most one such line a minute)")
 	}
 	return n, err
 }
