@@ -153,12 +153,14 @@ func parts() []part {
 		if s.Full {
 			u.Strikes = 111 // some find nobody in a section: a hundred strike
 		}
-		if kept, err := u.Kept(); err != nil {
+		kept, err := u.Kept()
+		switch {
+		case err != nil:
 			return err
-		} else if kept != "" && s.Full && !s.again {
-			experiment.Say(log, "services: %s; --again measures them anew", kept)
-			return nil
+		case kept == "" || !s.keeps():
+			return u.Run(ctx)
 		}
-		return u.Run(ctx)
+		experiment.Say(log, "services: %s; --again measures them anew", kept)
+		return nil
 	}}}
 }

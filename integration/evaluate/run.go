@@ -188,9 +188,12 @@ func (e *evaluation) perform(ctx context.Context, st stage) error {
 	return errors.Join(e.measure(ctx, st, w, needed), w.Close())
 }
 
+// keeps reports whether what an earlier run of the same settings has measured stays.
+func (s *settings) keeps() bool { return s.Full && !s.again }
+
 // kept is the figure of an experiment that this run does not make again, since an earlier one of the same settings has; nil: it does.
 func (e *evaluation) kept(x experiment.Experiment, st stage) *experiment.Figure {
-	if !e.Full || e.again {
+	if !e.keeps() {
 		return nil
 	}
 	return e.report.Kept(x.Name, st.profile.Name, st.paxos, e.Settings)

@@ -2,11 +2,7 @@ package experiment
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -78,26 +74,13 @@ func (r *Report) Define() {
 }
 
 // Save writes the report as JSON. The file is replaced as a whole.
-func (r *Report) Save(path string) error {
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return fmt.Errorf("save the report: %w", err)
-	}
-	return whole.Write(path, string(text)+"\n")
-}
+func (r *Report) Save(path string) error { return whole.Save(path, r) }
 
 // Read reads a report; nil if there is no such file.
 func Read(path string) (*Report, error) {
-	text, err := os.ReadFile(path) //nolint:gosec // G304: the user names it
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	r, err := whole.Load[Report](path)
 	if err != nil {
 		return nil, fmt.Errorf("earlier report: %w", err)
-	}
-	r := new(Report)
-	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("earlier report %s: %w", path, err)
 	}
 	return r, nil
 }

@@ -47,10 +47,10 @@ func played(ctx context.Context, p *theatre, o Options) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := run{o: o, systems: []System{{Name: "one"}, {Name: "two", need: "servers"}}, table: &kept, commit: "now"}
+	r := run{o: o, systems: []System{{Name: "one"}, {Name: "two", need: "servers"}}, table: kept, commit: "now"}
 	r.build = func(context.Context) (stage, error) { p.built++; return p, nil }
 	err = r.all(ctx, []Fault{{Name: "x"}, {Name: "y"}})
-	return &kept, err
+	return kept, err
 }
 
 // A fault that cannot be mended spoils one try: it is repeated in another world, and the others follow.
@@ -223,7 +223,7 @@ func TestOtherSettingsBeginAnew(t *testing.T) {
 	bakery, _ := find("bakery")
 	etcd, _ := find("etcd")
 	p := &theatre{}
-	r := run{o: o, systems: []System{bakery, etcd}, table: &kept, build: func(context.Context) (stage, error) { return p, nil }}
+	r := run{o: o, systems: []System{bakery, etcd}, table: kept, build: func(context.Context) (stage, error) { return p, nil }}
 	require.NoError(t, r.all(t.Context(), []Fault{{Name: "paused"}}))
 	require.Equal(t, []string{"bakery paused 1"}, p.plays)
 	require.Contains(t, kept.page(), "| bakery | held (1) |\n| etcd | held (1) |\n\n## The systems")

@@ -2,7 +2,6 @@ package safety
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -72,7 +71,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	r := run{o: o, systems: systems, table: &kept, commit: ours.Commit(), build: func(ctx context.Context) (stage, error) { return build(ctx, o.Log) }}
+	r := run{o: o, systems: systems, table: kept, commit: ours.Commit(), build: func(ctx context.Context) (stage, error) { return build(ctx, o.Log) }}
 	return errors.Join(r.all(ctx, faults), kept.broken())
 }
 
@@ -206,26 +205,16 @@ func Rewrite(out string) error {
 	return t.save(out)
 }
 
-// load reads the table that an earlier run has left.
-func load(out string) (t table, err error) {
-	text, err := os.ReadFile(filepath.Join(out, "safety.json"))
-	if errors.Is(err, os.ErrNotExist) {
-		return t, nil
+// load reads the table that an earlier run has left; an empty one if there is none.
+func load(out string) (*table, error) {
+	t, err := whole.Load[table](filepath.Join(out, "safety.json"))
+	if t == nil {
+		t = new(table)
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &t)
-	}
-	if err != nil {
-		return t, fmt.Errorf("read the table: %w", err)
-	}
-	return t, nil
+	return t, err
 }
 
 // save writes the table and its page.
 func (t *table) save(out string) error {
-	text, err := json.MarshalIndent(t, "", "  ")
-	if err != nil {
-		return fmt.Errorf("save the table: %w", err)
-	}
-	return errors.Join(whole.Write(filepath.Join(out, "safety.json"), string(text)+"\n"), whole.Write(filepath.Join(out, "safety.md"), t.page()))
+	return errors.Join(whole.Save(filepath.Join(out, "safety.json"), t), whole.Write(filepath.Join(out, "safety.md"), t.page()))
 }

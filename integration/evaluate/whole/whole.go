@@ -2,7 +2,10 @@
 package whole
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -20,4 +23,29 @@ func Write(path, text string) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
+}
+
+// Save replaces a file by a value as JSON.
+func Save(path string, v any) error {
+	text, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return Write(path, string(text)+"\n")
+}
+
+// Load reads what Save has written; nil if there is no such file.
+func Load[T any](path string) (*T, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // G304: the user names it
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	v := new(T)
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return v, nil
 }

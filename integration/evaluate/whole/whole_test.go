@@ -24,3 +24,19 @@ func TestWrite(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "second", string(got))
 }
+
+// What was saved is loaded; nothing where there is no file, and an error where it is none of ours.
+func TestLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.json")
+	got, err := Load[map[string]int](path)
+	require.NoError(t, err)
+	require.Nil(t, got)
+	require.NoError(t, Save(path, map[string]int{"a": 1}))
+	got, err = Load[map[string]int](path)
+	require.NoError(t, err)
+	assert.Equal(t, &map[string]int{"a": 1}, got)
+	require.NoError(t, Write(path, "{"))
+	got, err = Load[map[string]int](path)
+	require.ErrorContains(t, err, path)
+	assert.Nil(t, got)
+}

@@ -2,11 +2,9 @@ package struck
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -95,11 +93,7 @@ func (s Suite) keep(ctx context.Context, r *report) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return fmt.Errorf("keep the services: %w", err)
-	}
-	return errors.Join(whole.Write(filepath.Join(s.Out, "services.json"), string(text)+"\n"), r.write(s.Out), broken(r.Tallies))
+	return errors.Join(whole.Save(filepath.Join(s.Out, "services.json"), r), r.write(s.Out), broken(r.Tallies))
 }
 
 // write writes the page.
@@ -108,20 +102,7 @@ func (r *report) write(out string) error {
 }
 
 // load reads what an earlier run has left; nil if that is nothing.
-func load(out string) (*report, error) {
-	text, err := os.ReadFile(filepath.Join(out, "services.json"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	r := new(report)
-	if err == nil {
-		err = json.Unmarshal(text, r)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the services: %w", err)
-	}
-	return r, nil
-}
+func load(out string) (*report, error) { return whole.Load[report](filepath.Join(out, "services.json")) }
 
 // Rewrite writes the page anew, if a run has left what is in it.
 func Rewrite(out string) error {
