@@ -102,7 +102,9 @@ func (r *report) write(out string) error {
 }
 
 // load reads what an earlier run has left; nil if that is nothing.
-func load(out string) (*report, error) { return whole.Load[report](filepath.Join(out, "services.json")) }
+func load(out string) (*report, error) {
+	return whole.Load[report](filepath.Join(out, "services.json"))
+}
 
 // Rewrite writes the page anew, if a run has left what is in it.
 func Rewrite(out string) error {
