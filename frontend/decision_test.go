@@ -33,6 +33,7 @@ func TestDecisions(t *testing.T) {
 		{query("UPDATE accounts USING LOCK 5 SET a = 1 WHERE id = 'x'"), "intercept: execute: UPDATE accounts USING LOCK 5 SET a = 1 WHERE id = 'x'"},
 		{query("SELECT * FROM system.peers"), "intercept: ask for the topology in system.peers"},
 		{query("LOCK other WHERE id = 'x'"), "intercept: ask whether there is a table bank.other, and refuse: ErrorCode Invalid [0x00002200]: MUSIC_REFUSED: bank.other is not critical: make it so with ALTER TABLE bank.other WITH comment = '@critical'"},
+		{query("LOCK system.local WHERE key = 'local'"), "intercept: ask whether there is a table system.local, and refuse: ErrorCode Invalid [0x00002200]: MUSIC_REFUSED: system.local is a table of Cassandra's own: it cannot be locked (table system.local is not in the schema)"},
 		{query("LIST LOCKS ON other"), "intercept: ask whether there is a table bank.other, and refuse: ErrorCode Invalid [0x00002200]: MUSIC_REFUSED: bank.other is not critical: make it so with ALTER TABLE bank.other WITH comment = '@critical'"},
 		{query("LOCK table accounts WHERE id = 'x'"), "intercept: refuse, ErrorCode Invalid [0x00002200]: MUSIC_SYNTAX: WHERE is expected here, not \"accounts\" (at byte 11) (table bank.table is not in the schema)"},
 		{&message.Prepare{Query: "UNLOCK FORCE accounts WHERE id = 'x'"}, "intercept: refuse, ErrorCode Invalid [0x00002200]: MUSIC_SYNTAX: WHERE is expected here, not \"accounts\" (at byte 13) (table bank.force is not in the schema)"},

@@ -112,6 +112,9 @@ func (a *askTable) perform(c *conn, e wire.Envelope) error {
 
 // notCritical returns the error for a statement with a lock clause on a table that is not critical.
 func notCritical(table classify.TableKey) *wire.Failure {
+	if keyspace := table.Names()[0]; keyspace == "system" || strings.HasPrefix(keyspace, "system_") {
+		return wire.Invalid("MUSIC_REFUSED: %s is a table of Cassandra's own: it cannot be locked", table)
+	}
 	return wire.Invalid("MUSIC_REFUSED: %s is not critical: make it so with ALTER TABLE %[1]s WITH comment = '@critical'", table)
 }
 
