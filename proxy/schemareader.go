@@ -63,7 +63,7 @@ func (r *schemaReader) ask(cql string, values ...any) *gocql.Query {
 type schemaContents struct {
 	critical []*dataTable
 	plain    []*dataTable // the tables that are not critical, of which no more is read
-	names    [][2]string  // keyspace and name of all tables
+	names    [][2]string  // keyspace and name of all tables and views
 	applied  appliedSchema
 	secrets  gocql.UUID // id of music.secrets; zero where it is not there
 }
@@ -78,7 +78,7 @@ func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
 		return c, err
 	}
 	c.applied = appliedSchema{digest: digest, rules: rules.CriticalRules()}
-	if c.names, err = r.readVirtual(ctx); err != nil {
+	if c.names, err = r.readOthers(ctx); err != nil {
 		return c, err
 	}
 	for _, t := range all {
@@ -119,15 +119,18 @@ func (r *schemaReader) readDetails(ctx context.Context, critical []*dataTable, c
 	return r.readHindrances(ctx, critical...)
 }
 
-// readVirtual reads the names of virtual tables, some of which can be written.
-func (r *schemaReader) readVirtual(ctx context.Context) (names [][2]string, err error) {
-	iter := r.ask("SELECT keyspace_name, table_name FROM system_virtual_schema.tables").IterContext(ctx)
-	var name [2]string
-	for iter.Scan(&name[0], &name[1]) {
-		names = append(names, name)
-	}
-	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read virtual tables: %w", err)
+// readOthers reads the names of what a write can name and is not in system_schema.tables: virtual tables, some of which
+// can be written, and materialised views, of which Cassandra says that they cannot.
+func (r *schemaReader) readOthers(ctx context.Context) (names [][2]string, err error) {
+	for _, list := range []string{"table_name FROM system_virtual_schema.tables", "view_name FROM system_schema.views"} {
+		iter := r.ask("SELECT keyspace_name, " + list).IterContext(ctx)
+		var name [2]string
+		for iter.Scan(&name[0], &name[1]) {
+			names = append(names, name)
+		}
+		if err := iter.Close(); err != nil {
+			return nil, fmt.Errorf("read %s: %w", list, err)
+		}
 	}
 	return names, nil
 }

@@ -56,6 +56,9 @@ func (p playedSchema) answer(a asked) message.Message {
 	case "system_schema.column_masks":
 		return p.only(6, a, "keyspace_name", "table_name", "column_name")
 	case "system_schema.views":
+		if !strings.Contains(a.text, "base_table_name") {
+			return p.only(4, a, "keyspace_name", "view_name")
+		}
 		return p.only(4, a, "keyspace_name", "base_table_name", "view_name")
 	case "music.tables":
 		return p.only(5, a, "id", "closed", "settings")
@@ -123,6 +126,7 @@ func TestManyTablesAreReadInFewStatements(t *testing.T) {
 	_, many := playedSchema{tables: 4 * perStatement}.reads(t)
 	assert.Len(t, many, len(few)+1+1+1+3, "columns, those that were dropped, masks, and rows of music.tables")
 	require.Len(t, c.critical, perStatement)
+	assert.Contains(t, c.names, [2]string{"k01", "v"}, "a write on a view gets Cassandra's answer")
 	for i, table := range c.critical {
 		name := playedSchema{}.keyspace(i) + playedSchema{}.name(i)
 		assert.Equal(t, name, table.keyspace+table.name)
