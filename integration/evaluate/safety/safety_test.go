@@ -17,6 +17,7 @@ import (
 
 	"music/integration/evaluate/judge"
 	"music/integration/evaluate/section"
+	"music/integration/evaluate/whole"
 )
 
 // cell is a client of one value: everybody enters, and after some operations the section is lost.
@@ -153,7 +154,12 @@ func TestPage(t *testing.T) {
 	c := kept.of("MSCP", "killed")
 	require.Equal(t, 2, c.Tries)
 	*c = Cell{System: "MSCP", Fault: "killed", Verdict: Violated, Tries: 4, Seed: 9, Violations: []string{"two holders"}, History: "safety/x.txt"}
+	for _, name := range []string{"safety/x.txt", "safety/of-before.txt"} {
+		require.NoError(t, whole.Write(filepath.Join(out, name), "a history"))
+	}
 	require.NoError(t, kept.save(out))
+	require.FileExists(t, filepath.Join(out, "safety/x.txt"))
+	require.NoFileExists(t, filepath.Join(out, "safety/of-before.txt"), "its cell has begun anew")
 	text, err := os.ReadFile(filepath.Join(out, "safety.md"))
 	require.NoError(t, err)
 	for _, want := range []string{

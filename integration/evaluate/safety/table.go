@@ -214,7 +214,18 @@ func load(out string) (*table, error) {
 	return t, err
 }
 
-// save writes the table and its page.
+// save writes the table and its page, and removes the histories of cells that have begun anew since.
 func (t *table) save(out string) error {
-	return errors.Join(whole.Save(filepath.Join(out, "safety.json"), t), whole.Write(filepath.Join(out, "safety.md"), t.page()))
+	return errors.Join(whole.Save(filepath.Join(out, "safety.json"), t), whole.Write(filepath.Join(out, "safety.md"), t.page()), t.sweep(out))
+}
+
+// sweep removes the histories that no cell names.
+func (t *table) sweep(out string) error {
+	files, err := filepath.Glob(filepath.Join(out, "safety", "*.txt"))
+	for _, f := range files {
+		if !slices.ContainsFunc(t.Cells, func(c Cell) bool { return filepath.Join(out, c.History) == f }) {
+			err = errors.Join(err, os.Remove(f))
+		}
+	}
+	return err
 }
