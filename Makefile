@@ -31,6 +31,7 @@ test: ## everything that CI runs: vet, unit tests and the whole against real Cas
 	$(GO) vet ./...
 	$(GO) vet -tags compat ./integration/...
 	for module in integration/bench integration/evaluate integration/apps/shop/go clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
+	for module in clients/go clients/gocql1; do $(GO) -C $$module test ./...; done
 	drawn=$$($(DRAWN)); \
 	$(GO) test -race -timeout 25m $$($(GO) list ./... | grep -v -e '^music/integration' -e '^music/model' -e '^music/cmd/music-demo' | grep -vxF "$$drawn"); \
 	$(GO) test -race -timeout 25m $$drawn -rapid.seed=1 -rapid.checks=60
@@ -46,6 +47,7 @@ check: ## vet, and the tests that need no Cassandra: under two minutes
 	$(GO) vet ./...
 	$(GO) vet -tags compat ./integration/...
 	for module in integration/bench integration/evaluate integration/apps/shop/go clients/go clients/gocql1; do $(GO) -C $$module vet ./...; done
+	for module in clients/go clients/gocql1; do $(GO) -C $$module test ./...; done
 	$(GO) test . ./config ./rewrite ./frontend/... ./musiccore ./cmd/music
 
 compat: ## drivers for Node.js and Java, the way from nothing to a section through each driver, gocql's own tests, three proxies and a thousand connections under faults, the release before beside this one; needs node, npm, a JDK and Maven

@@ -173,23 +173,29 @@ func elapsed(since time.Time) time.Duration {
 }
 
 // Settle calls write. If the outcome of the write is unknown, it calls landed, which reads under
-// the lock: what that read shows is final, if the write had come to a proxy.
+// the lock: what that read shows is final, if the write had come to a proxy. If the lock is lost or ctx ends
+// before that is known, the error says which (ErrLost, or the cause of ctx).
 func (l *Lock) Settle(ctx context.Context, write func(context.Context) error, landed func(context.Context) (bool, error)) (bool, error) {
 	err := write(ctx)
 	if err == nil || !Uncertain(err) {
 		return err == nil, err
 	}
-	for !l.Lost() && ctx.Err() == nil {
-		there, err := landed(ctx)
-		if says(err, "MUSIC_LOST") {
+	why := ErrLost
+	for !l.Lost() {
+		there, failed := landed(ctx)
+		if says(failed, "MUSIC_LOST") {
 			break
 		}
-		if err == nil || certain(err) {
-			return there, err
+		if failed == nil || certain(failed) {
+			return there, failed
+		}
+		if ctx.Err() != nil {
+			why = context.Cause(ctx)
+			break
 		}
 		rest(ctx)
 	}
-	return false, fmt.Errorf("%w, and whether this was written is unknown: %w", ErrLost, err)
+	return false, fmt.Errorf("%w, and whether this was written is unknown: %w", why, err)
 }
 
 // Release releases the lock, and returns ErrLost if it was lost before. After another error the
