@@ -69,6 +69,35 @@ func TestTheRowGoesBackUnderALock(t *testing.T) {
 	require.Greater(t, fence, tk.Stamp)
 }
 
+// What is known of a lock that the lock row has lost outlives the key in memory: nobody waits for it when it is
+// released. The older row is that before the lock, or that of the lock before it, whose head is an orphan by now.
+func TestTheRowGoesBackWhileNobodyWaits(t *testing.T) {
+	for _, released := range []bool{true, false} {
+		h, s := newHolder(t)
+		before := *s.row
+		h.unlock(1)
+		s.answerAll()
+		if released {
+			before = *s.row
+			require.False(t, before.Dirty)
+		}
+		h.lock(Request{})
+		s.answerAll()
+		tk, _ := h.begin(2, Put)
+		s.row = &before
+		require.Equal(t, VerdictUncertain, h.end(tk, OutcomeUnknown))
+		h.unlock(2)
+		h.runFor(s, 30*time.Second)
+		require.Len(t, h.alarms, 1)
+		require.Empty(t, h.core.keys)
+		next := h.lock(Request{})
+		s.answerAll()
+		require.EqualValues(t, 3, h.expectState(next, StateHeld).Ref, "1 and 2 were given")
+		require.Greater(t, s.row.Epoch, tk.Stamp)
+		require.True(t, s.row.Dirty, "the put of 2 may still surface")
+	}
+}
+
 // A read that began before the present row was known does not show that this one is lost: it may have been
 // decided meanwhile.
 func TestALateReadDoesNotShowThatTheRowWentBack(t *testing.T) {

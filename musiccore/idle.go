@@ -4,6 +4,8 @@ package musiccore
 // is out of date, that costs a refused LWT and nothing else.
 type idleKey struct {
 	row           Row
+	first         LockRef // lower references and stamps than these were given, whatever the row shows: it may have gone back
+	closed        Stamp
 	lastDied      bool  // the last holder did not release the lock
 	nextBlockSize int32 // of the key
 	endings       endings

@@ -19,6 +19,7 @@ func (c *Core) key(id Key) *key {
 	if r, ok := c.idle.get(id); ok {
 		k.view.row, k.view.state, k.view.firmAfter, k.lastHolder.died, k.blocks.nextSize, k.endings = r.row, rowPresent, c.last.command, r.lastDied, r.nextBlockSize, r.endings
 		k.view.settled = r.settled
+		k.table.first, k.table.closed = max(f.first, r.first), max(f.closed, r.closed)
 	}
 	c.keys[id] = k
 	return k
@@ -28,7 +29,10 @@ func (c *Core) key(id Key) *key {
 // certain: another row could change without this proxy.
 func (c *Core) forget(k *key) {
 	if k.view.firmAfter != 0 && k.view.state == rowPresent && k.view.row.Empty() {
-		c.idle.put(k.id, idleKey{k.view.row, k.lastHolder.died, k.blocks.nextSize, k.endings, k.view.settled})
+		c.idle.put(k.id, idleKey{
+			row: k.view.row, first: k.table.first, closed: k.table.closed, lastDied: k.lastHolder.died,
+			nextBlockSize: k.blocks.nextSize, endings: k.endings, settled: k.view.settled,
+		})
 	}
 	delete(c.commands, k.view.read.cmd)
 	k.endUnfenced()
