@@ -145,6 +145,23 @@ func TestDropped(t *testing.T) {
 	require.Zero(t, len(h.core.keys)+len(h.core.idle.rows), "something is left")
 }
 
+// Of a table that is no longer critical nothing is kept: there may be any number of them, one after the other.
+func TestOrdinary(t *testing.T) {
+	h, s := newHolder(t)
+	h.collect(h.core.Closed(h.time(), h.table, 5))
+	h.collect(h.core.Strict(h.time(), h.table, true, h.session.ID()))
+	waiter := h.lock(Request{})
+	s.answerAll()
+	h.collect(h.core.Ordinary(h.time(), h.table))
+	h.expectError(waiter, ErrUnavailable)
+	late := h.lock(Request{})
+	id, _ := commandOf[ReadRow](h)
+	h.reply(id, Result{Gone: true})
+	h.expectError(late, ErrUnavailable)
+	h.expectNoCommand()
+	require.Zero(t, len(h.core.keys)+len(h.core.idle.rows)+len(h.core.tables), "something is left")
+}
+
 // References of a table's next generation are higher than all references of the last one.
 func TestReferencesOfTheNextGeneration(t *testing.T) {
 	h := newHarness(t)

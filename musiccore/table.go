@@ -121,10 +121,19 @@ func (c *Core) Altered(now Now, table [16]byte, hidden Stamp) Effects {
 	return c.takeEffects()
 }
 
-// Dropped says that a table or its companion no longer exists: its terms end.
+// Dropped says that the lock rows of a table are gone, while it stays critical: its terms end.
 func (c *Core) Dropped(now Now, table [16]byte) Effects {
 	c.checkSession(now)
 	c.lose(now, table)
+	return c.takeEffects()
+}
+
+// Ordinary says that a table is no longer critical, or no more at all: its terms end, and what was said of it is
+// forgotten. If it becomes critical again, that is like the first time.
+func (c *Core) Ordinary(now Now, table [16]byte) Effects {
+	c.checkSession(now)
+	c.lose(now, table)
+	delete(c.tables, table)
 	return c.takeEffects()
 }
 

@@ -232,7 +232,7 @@ func (s *schema) forget(ctx context.Context, before, now map[[16]byte]*dataTable
 		if !remade(t, now) {
 			s.tables.Set(t.keyspace, t.name, nil)
 		}
-		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Dropped(now, id) })
+		s.cores(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects { return c.Ordinary(now, id) })
 		if err := s.retire(ctx, t); err != nil {
 			s.log.Warn().Err(err).Stringer("table", t).Msg("it could not be stored that a table is no longer critical")
 		}
