@@ -202,10 +202,10 @@ func (c *Core) Rejoin(now Now, s *Session) Effects {
 	old := c.self
 	old.End()
 	c.checkSession(now)
-	w := &watch{c: c, id: old.id}
-	w.timer.who = w
-	c.watches[old.id] = w
 	if !c.HasLoansOut(now) { // else it is observed like any other: what it lent is good until it would be dead for others
+		w := &watch{c: c, id: old.id}
+		w.timer.who = w
+		c.watches[old.id] = w
 		w.declareDead(now)
 	}
 	c.self, c.sessionEnded = s, false

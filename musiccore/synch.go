@@ -31,7 +31,7 @@ func (k *key) wantsSynch(now Now) bool {
 	if t.open {
 		return len(t.ops.waiting) > 0 || (k.c.draining && t.unsettled)
 	}
-	return t.unsettled && !t.released() && t.ops.flight.ops == 0 && t.synch.tries < k.c.opts.SettleTries
+	return t.unsettled && !t.released() && t.synch.tries < k.c.opts.SettleTries
 }
 
 // startSynch starts one attempt, with a fresh fence each (C10), two stamps wide. The fence is not
@@ -66,16 +66,16 @@ func (k *key) synchEnded(now Now, r Result) {
 	case r.Status == StatusDone:
 		return
 	case r.Status == StatusAbove && r.Stamp >= poison:
-		k.refuseWaiting(now, ErrPoisoned)
+		k.refuseWaiting(ErrPoisoned)
 		k.closeTerm(now, StateLost)
 		s.tries = k.c.opts.SettleTries
 		return
 	case r.Status == StatusAbove:
 		t.renewal.require(r.Stamp + 1)
 	case r.Status == StatusTooLarge:
-		k.refuseWaiting(now, tooLarge(r.Cause))
+		k.refuseWaiting(tooLarge(r.Cause))
 	case r.Status == StatusUnavailable:
-		k.refuseWaiting(now, fmt.Errorf("%w: %w", ErrSynchronising, r.Cause))
+		k.refuseWaiting(fmt.Errorf("%w: %w", ErrSynchronising, r.Cause))
 		if t.open && !k.c.draining {
 			return // the next operation starts another attempt, and is told at once if it fails, too
 		}
@@ -85,7 +85,7 @@ func (k *key) synchEnded(now Now, r Result) {
 }
 
 // refuseWaiting answers all operations that wait for a Synch that is not possible.
-func (k *key) refuseWaiting(_ Now, err error) {
+func (k *key) refuseWaiting(err error) {
 	for _, b := range k.term.ops.waiting {
 		k.c.answer(Answer{Op: b.op, Err: err})
 	}

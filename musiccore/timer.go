@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// timer wakes one key, entry or watch. It may ring early, never late: its owner looks at its own
+// timer wakes one key, entry, watch or loan. It may ring early, never late: its owner looks at its own
 // deadline and sets it again, so that moving a deadline back, as every statement does that renews
 // a lease, costs nothing.
 type timer struct {
