@@ -5,8 +5,8 @@
 // ("docs/protocol.md 3.11, Release", "C7", "paper §IV").
 //
 // It takes events and returns effects. Time is an argument. It starts no
-// goroutine, holds no mutex, knows no store and imports only the standard
-// library, so that a test can play every interleaving.
+// goroutine, knows no store and imports only the standard library, and only a
+// Session, which all shards share, holds a mutex: so a test can play every interleaving.
 //
 // # Words (docs/protocol.md 8 has all)
 //
@@ -33,22 +33,25 @@
 //
 // # Reading
 //
-// [Core] has the calls (core.go, table.go, force.go, list.go, shutdown.go); each of them ends in
-// key.step (key.go). From there: term.go, flight.go, synch.go, stampread.go, renew.go and release.go
-// for the life of a term; strict.go for the verdicts of strict tables; once.go for a lock of one
-// statement on a new key; lock.go, entry.go, queue.go, enqueue.go and ending.go for references;
-// block.go, handover.go, piggyback.go for keys that many clients use; lend.go for what is lent to
-// another proxy, and loan.go for what is borrowed there; hint.go and head.go for what proxies tell
-// each other; takeover.go, preempt.go and watch.go for dead sessions; row.go, swap.go, lwt.go,
-// query.go and view.go for the lock row; session.go for a proxy's own life sign, idle.go for what is
-// kept of a key that nobody holds.
+// [Core] has the calls (core.go, table.go, force.go, list.go, shutdown.go, and for other proxies
+// hint.go, lend.go and loan.go), effects.go, errors.go and options.go what goes in and comes out.
+// A call that concerns a key finds it (keys.go) and ends in key.step (key.go). From there:
+// term.go, flight.go, synch.go, stampread.go, renew.go and release.go for the life of a term;
+// strict.go for the verdicts of strict tables; once.go for a lock of one statement on a new key;
+// lock.go, entry.go, queue.go, enqueue.go and ending.go for references; block.go, handover.go,
+// piggyback.go for keys that many clients use; lend.go for what is lent to another proxy, and
+// loan.go for what is borrowed there; hint.go and head.go for what proxies tell each other;
+// takeover.go, preempt.go and watch.go for dead sessions; row.go, swap.go, lwt.go, query.go and
+// view.go for the lock row; session.go for a proxy's own life sign, idle.go for what is kept of a
+// key that nobody holds. emit.go, timer.go and position.go serve all of these.
 //
 // # The lock row
 //
 // One row per key, two registers, each written whole by one LWT: Q = (guard,
 // queue), changed IF guard = g; T = (epoch, head, dirty, owner), changed IF epoch
 // = e. [Row] is the row as a value, [Swap] an LWT as a value, and [Enqueue],
-// [Release], [Preempt], [Takeover] and [Renew] are the only ways to make one.
+// [EnqueueReleased], [Release], [Preempt], [Takeover] and [Renew] are the only ways
+// to make one, or what two of them do in one.
 // The epoch strictly rises, so only the owner of T on epoch e decides how that term
 // ends, and any replica's T, however old, names the holder of its time.
 //
@@ -105,6 +108,10 @@
 //		// dead for ever: every Core goes on with a new one
 //		carryOut(core.Rejoin(now(), session)) // session = NewSession(…), before its first beat
 //	}
+//	// every L/12, before a beat and after its acknowledgement:
+//	look := session.Look(now()) // and then session.Saw, with what the own row and the store's clock show
+//	// per critical table, before its first operation and when it changes: core.Closed,
+//	// FirstReference, ClientLease, Altered, ModeChanging and Strict; in the end core.Ordinary
 //	// per operation of a client:
 //	ticket, effects := core.Begin(now(), op, key, ref, Put)
 //	carryOut(effects)        // outside of the caller's mutex
