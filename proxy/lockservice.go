@@ -52,13 +52,16 @@ func (p *process) connect(ctx context.Context) (*connections, error) {
 	return c, nil
 }
 
-// close closes the sessions, and the port for other proxies.
+// close closes the sessions, and the port for other proxies. It blocks for at most shutdownGrace: gocql 2.1.2
+// blocks for ever if its control connection is just being reopened.
 func (c *connections) close() {
 	if c.peers != nil {
 		_ = c.peers.Close()
 	}
-	c.locality.close()
-	c.session.Close()
+	within(shutdownGrace, func() {
+		c.locality.close()
+		c.session.Close()
+	})
 }
 
 // lockService is the part of the proxy that gives locks.
@@ -191,5 +194,5 @@ func (s *lockService) stop(deadline time.Time) {
 	s.answering.Wait()
 	s.locks.close()
 	s.audit.flush()
-	within(shutdownGrace, s.connections.close) // gocql 2.1.2 blocks for ever if its control connection is just being reopened
+	s.connections.close()
 }
