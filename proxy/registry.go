@@ -93,6 +93,7 @@ func (m *members) remove(ctx context.Context, o member) error {
 	if err != nil {
 		return fmt.Errorf("delete from music.proxies: %w", err)
 	}
+	delete(m.absent, o.host) // nothing asks for it any more
 	return nil
 }
 
