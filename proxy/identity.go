@@ -122,8 +122,8 @@ func refusedRole(text string) string {
 // role returns the role that the connection has at the node, from the node's list of clients, or
 // from its error if the role may not read that. The connection is found by its driver name, since
 // its address may have been translated on the way.
-func (l *homeConn) role(ctx context.Context) (string, error) {
-	rows, err := l.rows(ctx, "SELECT username, driver_name FROM system_views.clients")
+func (c *homeConn) role(ctx context.Context) (string, error) {
+	rows, err := c.rows(ctx, "SELECT username, driver_name FROM system_views.clients")
 	var r *refusal
 	if errors.As(err, &r) && r.code == primitive.ErrorCodeUnauthorized {
 		if named := refusedRole(r.text); named != "" {
@@ -134,7 +134,7 @@ func (l *homeConn) role(ctx context.Context) (string, error) {
 		return "", err
 	}
 	for _, row := range rows {
-		if string(row[1]) == l.name && len(row[0]) > 0 {
+		if string(row[1]) == c.name && len(row[0]) > 0 {
 			return string(row[0]), nil
 		}
 	}

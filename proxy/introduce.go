@@ -66,8 +66,8 @@ func (p *process) askNode(ctx context.Context) (nodeFacts, error) {
 }
 
 // facts asks the node for its nodeFacts.
-func (l *homeConn) facts(ctx context.Context) (nodeFacts, error) {
-	own, err := l.rows(ctx, "SELECT cluster_name, release_version, data_center, host_id FROM system.local")
+func (c *homeConn) facts(ctx context.Context) (nodeFacts, error) {
+	own, err := c.rows(ctx, "SELECT cluster_name, release_version, data_center, host_id FROM system.local")
 	if err == nil && (len(own) != 1 || len(own[0][3]) != len(uuid.UUID{})) {
 		err = errNoHome
 	}
@@ -75,7 +75,7 @@ func (l *homeConn) facts(ctx context.Context) (nodeFacts, error) {
 		return nodeFacts{}, err
 	}
 	n := nodeFacts{cluster: string(own[0][0]), release: string(own[0][1]), centre: string(own[0][2]), id: uuid.UUID(own[0][3]).String()}
-	others, err := l.rows(ctx, "SELECT data_center FROM system.peers")
+	others, err := c.rows(ctx, "SELECT data_center FROM system.peers")
 	n.centres = []string{n.centre}
 	for _, other := range others {
 		if len(other[0]) > 0 { // not that of a node that is just joining
