@@ -70,32 +70,43 @@ func TestTheRowGoesBackUnderALock(t *testing.T) {
 }
 
 // What is known of a lock that the lock row has lost outlives the key in memory: nobody waits for it when it is
-// released. The older row is that before the lock, or that of the lock before it, whose head is an orphan by now.
-func TestTheRowGoesBackWhileNobodyWaits(t *testing.T) {
-	for _, released := range []bool{true, false} {
-		h, s := newHolder(t)
-		before := *s.row
-		h.unlock(1)
-		s.answerAll()
-		if released {
-			before = *s.row
-			require.False(t, before.Dirty)
-		}
-		h.lock(Request{})
-		s.answerAll()
-		tk, _ := h.begin(2, Put)
-		s.row = &before
-		require.Equal(t, VerdictUncertain, h.end(tk, OutcomeUnknown))
-		h.unlock(2)
-		h.runFor(s, 30*time.Second)
-		require.Len(t, h.alarms, 1)
-		require.Empty(t, h.core.keys)
-		next := h.lock(Request{})
-		s.answerAll()
-		require.EqualValues(t, 3, h.expectState(next, StateHeld).Ref, "1 and 2 were given")
-		require.Greater(t, s.row.Epoch, tk.Stamp)
-		require.True(t, s.row.Dirty, "the put of 2 may still surface")
+// released. The replicas show the row before the lock, or that of the lock before it, whose head is an orphan by now,
+// or none.
+func TestTheRowIsLostWhileNobodyWaits(t *testing.T) {
+	h, s := newHolder(t)
+	held := *s.row
+	h.unlock(1)
+	s.answerAll()
+	released := *s.row
+	require.False(t, released.Dirty)
+	for name, shown := range map[string]*Row{"released": &released, "held": &held, "none": nil} {
+		t.Run(name, func(t *testing.T) { expectNothingGivenAgain(t, shown) })
 	}
+}
+
+// expectNothingGivenAgain has the lock row of the second section be another one, and expects the third section to have a
+// reference and stamps above those of the second.
+func expectNothingGivenAgain(t *testing.T, shown *Row) {
+	h, s := newHolder(t)
+	h.unlock(1)
+	s.answerAll()
+	h.lock(Request{})
+	s.answerAll()
+	tk, _ := h.begin(2, Put)
+	s.row = shown
+	require.Equal(t, VerdictUncertain, h.end(tk, OutcomeUnknown))
+	h.unlock(2)
+	h.runFor(s, 30*time.Second)
+	require.Len(t, h.alarms, 1)
+	require.Empty(t, h.core.keys)
+	next := h.lock(Request{})
+	s.answerAll()
+	require.EqualValues(t, 3, h.expectState(next, StateHeld).Ref, "1 and 2 were given")
+	require.Greater(t, s.row.Epoch, tk.Stamp)
+	require.True(t, s.row.Dirty, "the put of 2 may still surface")
+	_, old := h.begin(2, Put)
+	s.answerAll()
+	h.expectError(old, ErrLost)
 }
 
 // A read that began before the present row was known does not show that this one is lost: it may have been
@@ -138,7 +149,7 @@ func TestTheRowGoesBackUnderAnLWT(t *testing.T) {
 	goesUnderAnLWT(t, h, s, sees(*s.row), 3)
 	h, s = idleAfterOlder(t)
 	s.row = nil
-	goesUnderAnLWT(t, h, s, Result{Status: StatusDone}, 1)
+	goesUnderAnLWT(t, h, s, Result{Status: StatusDone}, 3)
 }
 
 // goesUnderAnLWT sends an LWT, has the lock row read as it is shown while it is under way, and expects the next reference.

@@ -3,8 +3,8 @@ package musiccore
 // idleKey is what is kept of a key without a holder, so that the next Enqueue needs no read. If it
 // is out of date, that costs a refused LWT and nothing else.
 type idleKey struct {
-	row           Row
-	first         LockRef // lower references and stamps than these were given, whatever the row shows: it may have gone back
+	row           Row     // zero: it is not kept
+	first         LockRef // lower references and stamps than these may have been given, whatever the row shows (key.rowLost)
 	closed        Stamp
 	lastDied      bool  // the last holder did not release the lock
 	nextBlockSize int32 // of the key

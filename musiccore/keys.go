@@ -17,22 +17,25 @@ func (c *Core) key(id Key) *key {
 	k := &key{c: c, id: id, table: f, keyRow: new(keyRow)}
 	k.timer.who, k.queue.numbered = k, k.queue.room[:0]
 	if r, ok := c.idle.get(id); ok {
-		k.view.row, k.view.state, k.view.firmAfter, k.lastHolder.died, k.blocks.nextSize, k.endings = r.row, rowPresent, c.last.command, r.lastDied, r.nextBlockSize, r.endings
-		k.view.settled = r.settled
+		k.lastHolder.died, k.blocks.nextSize = r.lastDied, r.nextBlockSize
 		k.table.first, k.table.closed = max(f.first, r.first), max(f.closed, r.closed)
+		if r.row.Guard != 0 {
+			k.view.row, k.view.state, k.view.firmAfter, k.view.settled, k.endings = r.row, rowPresent, c.last.command, r.settled, r.endings
+		}
 	}
 	c.keys[id] = k
 	return k
 }
 
 // forget drops a key that nobody needs. Its row is kept if the queue is empty, as far as that is
-// certain: another row could change without this proxy.
+// certain: another row could change without this proxy. What a row has lost is kept in any case.
 func (c *Core) forget(k *key) {
+	kept := idleKey{first: k.table.first, closed: k.table.closed, lastDied: k.lastHolder.died, nextBlockSize: k.blocks.nextSize}
 	if k.view.firmAfter != 0 && k.view.state == rowPresent && k.view.row.Empty() {
-		c.idle.put(k.id, idleKey{
-			row: k.view.row, first: k.table.first, closed: k.table.closed, lastDied: k.lastHolder.died,
-			nextBlockSize: k.blocks.nextSize, endings: k.endings, settled: k.view.settled,
-		})
+		kept.row, kept.settled, kept.endings = k.view.row, k.view.settled, k.endings
+	}
+	if kept.row.Guard != 0 || kept.first > c.tables[k.id.Table].first {
+		c.idle.put(k.id, kept)
 	}
 	delete(c.commands, k.view.read.cmd)
 	k.endUnfenced()

@@ -235,7 +235,7 @@ func (k *key) mergeRead(now Now, id CommandID, r *Row) {
 	}
 	row, ok := *r, true
 	if v.state == rowPresent && v.read.completes && id > v.decidedAfter && r.before(v.row) && !k.lwt.mayBeUnderWay() {
-		k.rowWentBack(now)
+		k.rowLost(now, "the lock row has gone back: what was decided last is lost")
 	}
 	if v.state == rowUnread {
 		k.noteNewKey(false)
@@ -266,8 +266,7 @@ func (k *key) mergeNoRow(now Now, id CommandID) {
 	case v.state != rowPresent || !v.read.quorum:
 	case v.shownBy(id) && k.lwt.mayBeUnderWay(): // the read after it decides
 	case v.shownBy(id):
-		k.invariantBroken(now, "I1", "the lock row has vanished: references will start again from 1")
-		k.forgetRow(now)
+		k.rowLost(now, "the lock row has vanished")
 	case v.firmAfter == 0 && v.decidedAfter == 0:
 		v.row, v.state = Row{}, rowAbsent
 	}
@@ -278,19 +277,18 @@ func (v *view) shownBy(id CommandID) bool {
 	return (v.firmAfter != 0 && id > v.firmAfter) || (v.read.serial && v.decidedAfter != 0 && id > v.decidedAfter)
 }
 
-// rowWentBack starts a key again whose lock row is an earlier one: the read that completes what no quorum shows
-// began after the present row was known, so the replicas have lost that, as nodes do that lose power together. LWTs
-// made from it would be refused for ever. Its references are not given again, and its stamps lie below the next fence.
-func (k *key) rowWentBack(now Now) {
+// rowLost starts a key again whose lock row is an earlier one, or gone: a read that has to show the present row began
+// after that was known, so the replicas have lost it, as nodes do that lose power together. LWTs made from it would be
+// refused for ever. Its references are not given again, and its stamps lie below the next fence.
+func (k *key) rowLost(now Now, text string) {
 	lost := k.view.row
-	k.invariantBroken(now, "I1", "the lock row has gone back: what was decided last is lost")
+	k.invariantBroken(now, "I1", text)
 	k.forgetRow(now)
 	k.table.first = max(k.table.first, lost.Guard+1)
 	k.table.closed = max(k.table.closed, lost.Epoch+k.c.opts.Window)
 }
 
-// forgetRow starts a key again whose lock row is gone: the references that it had given mean
-// nothing any more.
+// forgetRow forgets the lock row and all that rests on it: the references that it had given mean nothing any more.
 func (k *key) forgetRow(now Now) {
 	if k.term != nil {
 		k.loseTerm(now)
