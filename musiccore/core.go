@@ -12,7 +12,7 @@ type Core struct {
 	ops      map[OpID]pendingOp
 	commands map[CommandID]replier
 	observed
-	tables       map[[16]byte]tableFacts // what the caller has said of each table
+	tables       map[[16]byte]tableFacts // what the caller has said of each table, and what its last keys have shown
 	idle         idleKeys
 	lending      lending
 	timers       timers

@@ -54,7 +54,7 @@ func newLocks(ctx context.Context, self *musiccore.Session, o musiccore.Options,
 			waiting: map[musiccore.OpID]func(musiccore.Answer){},
 			owners:  newOwners(),
 		}
-		s.alarm.timer = time.AfterFunc(time.Hour, s.tick)
+		s.wake.timer = time.AfterFunc(time.Hour, s.tick)
 		l.shards[i] = s
 	}
 	return l
@@ -297,7 +297,7 @@ func (l *locks) close() {
 	for _, s := range l.shards {
 		s.mu.Lock()
 		s.closed = true
-		s.alarm.timer.Stop()
+		s.wake.timer.Stop()
 		s.mu.Unlock()
 		s.running.Wait()
 	}

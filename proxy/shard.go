@@ -33,7 +33,7 @@ type outlets struct {
 	giveBack func(musiccore.Return)                   // gives a loan back to its lender; it blocks
 }
 
-// shard is a core with its mutex and its alarm, and the operations that wait for its answers.
+// shard is a core with its mutex and its timer, and the operations that wait for its answers.
 type shard struct {
 	clock *clock
 	outlets
@@ -46,7 +46,7 @@ type shard struct {
 	core    *musiccore.Core
 	waiting map[musiccore.OpID]func(musiccore.Answer)
 	owners  *simplelru.LRU[refKey, owner] // a cache: the sessions of references that are at other proxies
-	alarm   alarm
+	wake    wake
 	closed  bool // close has been called: nothing is started any more
 	pendingLog
 
@@ -54,8 +54,8 @@ type shard struct {
 	probing atomic.Bool // a goroutine of the watchdog waits for the mutex
 }
 
-// alarm has the core called again at a moment that it asked for.
-type alarm struct {
+// wake has the core called again at a moment that it asked for.
+type wake struct {
 	timer *time.Timer
 	at    time.Duration // BOOTTIME; 0 = none
 }
@@ -208,10 +208,10 @@ func (s *shard) call(event func(*musiccore.Core, musiccore.Now) musiccore.Effect
 	s.carryOut(now, event(s.core, now))
 }
 
-// tick is called by the alarm.
+// tick is called at the moment that the core asked for.
 func (s *shard) tick() {
 	s.call(func(c *musiccore.Core, now musiccore.Now) musiccore.Effects {
-		s.alarm.at = 0
+		s.wake.at = 0
 		return c.Tick(now)
 	})
 }
@@ -257,7 +257,7 @@ func (s *shard) carryOutFor(by musiccore.Client, now musiccore.Now, e musiccore.
 			s.running.Go(func() { done(a) })
 		}
 	}
-	s.setAlarm(now, e.Wake)
+	s.setWake(now, e.Wake)
 	s.core.Reuse(e)
 }
 
@@ -266,17 +266,17 @@ func (s *shard) tellLater(n musiccore.Note, by musiccore.Client) {
 	s.later(func() { s.audit.tell(n, by) })
 }
 
-// setAlarm has the core called again at a moment of BOOTTIME, or earlier; 0 means that it need not
+// setWake has the core called again at a moment of BOOTTIME, or earlier; 0 means that it need not
 // be. Resetting a timer, even to the same moment, can wake a thread of Go's scheduler, which costs
 // more than the operation. So a timer that is set to an earlier moment stays, and the core then
 // returns the next moment. A timer whose moment has passed is reset, since it may have stood still
 // while the machine was suspended.
-func (s *shard) setAlarm(now musiccore.Now, at time.Duration) {
-	if at == 0 || (s.alarm.at != 0 && s.alarm.at <= at && s.alarm.at > now.Boot) {
+func (s *shard) setWake(now musiccore.Now, at time.Duration) {
+	if at == 0 || (s.wake.at != 0 && s.wake.at <= at && s.wake.at > now.Boot) {
 		return
 	}
-	s.alarm.at = at
-	s.alarm.timer.Reset(max(0, at-now.Boot))
+	s.wake.at = at
+	s.wake.timer.Reset(max(0, at-now.Boot))
 }
 
 // run carries out one command and passes its result to the core. It blocks.
