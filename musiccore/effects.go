@@ -29,7 +29,7 @@ type NoteKind uint8
 const (
 	NoteGranted      NoteKind = iota + 1 // a reference became the holder
 	NoteEnded                            // it no longer is: given back, expired or taken away
-	NotePreempted                        // the head of a dead session, or an orphan, was passed over
+	NotePreempted                        // the head of a dead session was passed over
 	NoteSynchronised                     // writes of older terms cannot surface any more
 	NoteTakenOver                        // a dead session's reference goes on here
 	NoteForced                           // the head was ended by Force

@@ -200,9 +200,11 @@ func (k *key) lwtApplied(now Now) {
 		k.noteTakeover(l.swap.Set.Row.Epoch)
 	case purposeDissolve:
 		k.blocksDissolved()
-	case purposePreempt, purposeReap:
+	case purposePreempt:
 		k.lastHolder.died = true
 		k.c.out.Notes = append(k.c.out.Notes, Note{Key: k.id, Kind: NotePreempted, Ref: l.swap.Set.Row.Head - 1})
+	case purposeReap: // its session is this one
+		k.lastHolder.died = true
 	}
 	switch queue := l.swap.Set.Row; {
 	case l.blockFrom != 0:

@@ -248,6 +248,14 @@ func TestI3ATermTakenAwayIsLost(t *testing.T) {
 	h.expectState(op, StateLost)
 }
 
+// kindsOf returns what notes are about.
+func kindsOf(notes []Note) (kinds []NoteKind) {
+	for _, n := range notes {
+		kinds = append(kinds, n.Kind)
+	}
+	return kinds
+}
+
 // An orphaned head of this session is released on a row that was read at QUORUM: dirty, and a whole
 // window higher.
 func TestAnOrphanedHeadIsReaped(t *testing.T) {
@@ -277,4 +285,5 @@ func TestAnOrphanedHeadIsReaped(t *testing.T) {
 	g := h.expectState(op, StateHeld)
 	require.True(t, g.OwnerDied, "%+v", g)
 	require.EqualValues(t, 5, g.Ref)
+	require.NotContains(t, kindsOf(h.notes), NotePreempted, "its session lives")
 }
