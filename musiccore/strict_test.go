@@ -342,3 +342,21 @@ func TestNobodyGetsAReferenceBeforeTheTableIsReadForTheSession(t *testing.T) {
 	s.answerAll()
 	h.expectState(op, StateHeld)
 }
+
+// The same is true of a table that became critical, and was read, while there was no session.
+func TestNobodyGetsAReferenceOfATableThatWasReadForNoSession(t *testing.T) {
+	h := newHarness(t)
+	s := newFakeStore(h)
+	h.session.End()
+	h.collect(h.core.Strict(h.time(), h.table, false, SessionID{}))
+	h.session = NewSession(session(7), h.opts)
+	h.collect(h.core.Rejoin(h.time(), h.session))
+	h.beat()
+	op := h.lock(Request{Wait: time.Minute})
+	h.runFor(s, time.Second)
+	h.expectWaiting(op)
+	require.Nil(t, s.row)
+	h.collect(h.core.Strict(h.time(), h.table, false, h.session.ID()))
+	s.answerAll()
+	h.expectState(op, StateHeld)
+}

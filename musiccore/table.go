@@ -26,12 +26,13 @@ type tableMode struct {
 	strict      bool      // operations are checked against the lock row
 	forceLiving bool      // the head of a living session may be ended by Force
 	strictBelow Stamp     // terms on a lower epoch stay checked: a Force sent before may end them
-	session     SessionID // for which Strict was called last; zero: it never was
+	read        bool      // Strict was called …
+	session     SessionID // … last with this session
 }
 
 // known reports whether the mode is known to hold for a session of this proxy: while there was no
 // living one, others did not wait for this proxy when they changed it.
-func (m tableMode) known(self SessionID) bool { return m.session == SessionID{} || m.session == self }
+func (m tableMode) known(self SessionID) bool { return !m.read || m.session == self }
 
 // Closed says that a table was closed to plain writes at that stamp: every term of it that began
 // before is dirty, and none is synchronised any more (docs/protocol.md 2.3, D). It must be called
@@ -152,11 +153,10 @@ func (c *Core) lose(now Now, table [16]byte) {
 // read for the new session.
 func (c *Core) Strict(now Now, table [16]byte, strict bool, read SessionID) Effects {
 	m := c.tables[table].tableMode
-	if read != c.self.id {
-		return c.ModeChanging(now, table)
-	}
-	m.session = read
+	m.read, m.session = true, read
 	switch {
+	case read != c.self.id:
+		m.strict, m.forceLiving = true, false // as by ModeChanging
 	case strict:
 		m.strict, m.forceLiving = true, true
 	case m.strict && now.Clk == 0:
