@@ -215,13 +215,13 @@ func TestTheCoresAreToldOfEveryClosed(t *testing.T) {
 			return &dataTable{keyspace: "k", name: "t", stored: stored, Critical: catalog.Critical{ID: [16]byte{byte(i + 1)}, Made: true, Marked: true}}
 		}
 		first := of(storedTable{text: "unlocked=allow, key=partition", closed: 5})
-		_, err := s.makeReady(t.Context(), nil, first, gocql.UUID{7}, musiccore.SessionID{})
+		_, err := s.makeReady(t.Context(), nil, first, gocql.UUID{7}, musiccore.SessionID{1})
 		require.Error(t, err)
 		sent := n.tablesAsked()
 		require.Len(t, sent, 1)
 		second := of(storedTable{text: first.Settings.String(), closed: musiccore.Stamp(binary.BigEndian.Uint64(sent[0].set["closed"]))})
 		second.counted.Store(endless())
-		_, err = s.makeReady(t.Context(), first, second, gocql.UUID{7}, musiccore.SessionID{})
+		_, err = s.makeReady(t.Context(), first, second, gocql.UUID{7}, musiccore.SessionID{1})
 		require.NoError(t, err)
 
 		read := core.Lock(now, musiccore.OpID(i+1), musiccore.Key{Table: second.ID, PK: "a"}, musiccore.Request{}).Commands
