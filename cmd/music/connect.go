@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -65,8 +66,8 @@ func (l *login) options() (client.Options, error) {
 		return o, errTimeout
 	}
 	for i, address := range o.Proxies {
-		if !strings.Contains(address, ":") {
-			o.Proxies[i] = address + ":9042"
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			o.Proxies[i] = net.JoinHostPort(strings.Trim(address, "[]"), "9042")
 		}
 	}
 	if l.passwordFile != "" {
