@@ -1,14 +1,18 @@
 package frontend
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"music/frontend/catalog"
 )
 
 // holds waits until so many bytes of requests are counted: at least, or none.
@@ -39,20 +43,29 @@ func asBatch(q *message.Query) *message.Batch {
 func TestWhatWaitsIsCounted(t *testing.T) {
 	plain, condition := "UPDATE bank.auto SET n = ? WHERE id = 'x'", " IF balance = 5"
 	held := "UPDATE bank.accounts USING LOCK 1 SET n = ? WHERE id = 'x'"
+	short, read := query("UPDATE bank.auto SET n = 0x WHERE id = 'x'"), query("SELECT balance FROM bank.accounts WHERE id = 'x' FOR UPDATE")
+	many := query("SELECT balance FROM bank.accounts WHERE id = 'x' AND n IN (" + strings.Repeat("0x,", large/50) + "0x) USING LOCK 1")
 	for name, c := range map[string]struct {
 		request message.Message
 		waits   []int // for the core, before each message that Cassandra gets
+		payload bool  // it has a custom payload that is large
 	}{
-		"alone":               {largeWrite(plain), []int{2}},
-		"alone, message":      {asBatch(largeWrite(plain)), []int{2}},
-		"alone, with IF":      {largeWrite(plain + condition), []int{2, 1}},
-		"under a lock":        {largeWrite(held), []int{1}},
-		"with IF":             {largeWrite(held + condition), []int{1, 1}},
-		"with IF, message":    {asBatch(largeWrite(held + condition)), []int{1, 1}},
-		"INSERT IF":           {largeWrite("INSERT INTO bank.auto (n, id) VALUES (?, 'x') IF NOT EXISTS"), []int{2}},
-		"FOR UPDATE":          {query("SELECT balance FROM bank.accounts WHERE id = 'x' /*" + strings.Repeat("x", large) + "*/ FOR UPDATE"), []int{2}},
-		"of several keys":     {largeWrite("BEGIN BATCH " + plain + "; DELETE FROM bank.auto WHERE id = 'y' APPLY BATCH"), []int{4}},
-		"of several keys, IN": {largeWrite("UPDATE bank.auto SET n = ? WHERE id IN ('x')"), []int{2}},
+		"alone":               {largeWrite(plain), []int{2}, false},
+		"alone, message":      {asBatch(largeWrite(plain)), []int{2}, false},
+		"alone, with IF":      {largeWrite(plain + condition), []int{2, 1}, false},
+		"under a lock":        {largeWrite(held), []int{1}, false},
+		"with IF":             {largeWrite(held + condition), []int{1, 1}, false},
+		"with IF, message":    {asBatch(largeWrite(held + condition)), []int{1, 1}, false},
+		"INSERT IF":           {largeWrite("INSERT INTO bank.auto (n, id) VALUES (?, 'x') IF NOT EXISTS"), []int{2}, false},
+		"FOR UPDATE":          {query("SELECT balance FROM bank.accounts WHERE id = 'x' /*" + strings.Repeat("x", large) + "*/ FOR UPDATE"), []int{2}, false},
+		"of several keys":     {largeWrite("BEGIN BATCH " + plain + "; DELETE FROM bank.auto WHERE id = 'y' APPLY BATCH"), []int{4}, false},
+		"of several keys, IN": {largeWrite("UPDATE bank.auto SET n = ? WHERE id IN ('x')"), []int{2}, false},
+		"payload":             {short, []int{2}, true},
+		"payload, message":    {asBatch(short), []int{2}, true},
+		"payload, IF":         {query(short.Query + condition), []int{2, 1}, true},
+		"payload, several":    {query("BEGIN BATCH " + short.Query + "; DELETE FROM bank.auto WHERE id = 'y' APPLY BATCH"), []int{4}, true},
+		"payload, FOR UPDATE": {read, []int{2}, true},
+		"of many parts":       {many, []int{1}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, goes := range []bool{false, true} {
@@ -60,7 +73,11 @@ func TestWhatWaitsIsCounted(t *testing.T) {
 				r.server.MaxWait = patience
 				client, backend := r.login(dialect{version: v4})
 				core.holds = true
-				client.send(1, c.request)
+				client.send(1, c.request, func(f *frame.Frame) {
+					if c.payload {
+						f.SetCustomPayload(map[string][]byte{"k": noise(large)})
+					}
+				})
 				give := taken(t, core.held)
 				r.holds(large, "while it waits for the core")
 				if goes {
@@ -94,6 +111,37 @@ func TestWhatWaitsIsCounted(t *testing.T) {
 				client.answer(1)
 				r.holds(0, "it is answered")
 			}
+		})
+	}
+}
+
+// What waits takes no more than is counted: neither the buffer that the request was read into, nor a payload that is not sent.
+func TestWhatWaitsTakesWhatIsCounted(t *testing.T) {
+	const payload = 8 << 20
+	for name, request := range map[string]message.Message{
+		"LOCK":             query("LOCK bank.locked WHERE k = 'x'"),
+		"FOR UPDATE":       query("SELECT v FROM bank.locked WHERE k = 'x' FOR UPDATE"),
+		"LOCK of no table": query("LOCK bank.none WHERE k = 'x'"),
+		"PREPARE of LOCK":  &message.Prepare{Query: "LOCK bank.locked WHERE k = ?"},
+		"a schema change":  query("CREATE TABLE bank.made (k text PRIMARY KEY) WITH comment = '@critical'"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, _ := fencedConn(t, d4(), underLockText, catalog.Reject)
+			hindered, core := make(chan string), newDelayedLocks()
+			core.holds = true
+			m.server.Locks, m.server.Hindrance = core, func(CriticalChange) string { return <-hindered }
+			m.authenticated.Store(name[0] == 'P') // so that Cassandra is asked for a right
+			raw := d4().envelope(t, 1, request, func(f *frame.Frame) { f.SetCustomPayload(map[string][]byte{"k": noise(payload)}) })
+			before := heap()
+			require.NoError(t, m.feed(m.up, raw))
+			assert.True(t, m.busy())
+			assert.Less(t, heap()-before, m.server.memory.InUse()+payload/4)
+			runtime.KeepAlive(raw)
+			runtime.KeepAlive(core)
+			close(hindered)
+			m.end(errClientClosed)
+			m.abandon()
+			m.children.Wait()
 		})
 	}
 }

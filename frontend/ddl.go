@@ -113,8 +113,9 @@ func (a *makeCritical) String() string {
 
 // perform implements action.
 func (a *makeCritical) perform(c *conn, e wire.Envelope) error {
-	raw, o := bytes.Clone(e.Raw), c.begin(e.Stream)
-	o.keeps(len(raw))
+	e.Raw, e.Payload = bytes.Clone(e.Raw), nil // which is sent as it is
+	o := c.begin(e.Stream)
+	o.keeps(len(e.Raw))
 	o.finishLater(func() {
 		why := c.server.Hindrance(a.change)
 		o.free()
@@ -125,9 +126,9 @@ func (a *makeCritical) perform(c *conn, e wire.Envelope) error {
 		case !c.streams.Begin(e.Stream, true):
 			c.reject(e.Header, inUse(e.Stream))
 		default:
-			c.watches.add(e.Stream, a.watch)
+			c.watch(e.Stream, a.watch)
 			c.server.Stats.Count(c.id, e.OpCode, traffic.Forwarded)
-			c.send(raw)
+			c.send(e.Raw)
 		}
 	})
 	return nil

@@ -254,7 +254,7 @@ func (a *lockExecution) deferred(until time.Time) *deferredRequest {
 		detach: func() int {
 			*a = a.detached()
 			a.lock.until = until
-			return len(a.lock.Text) + a.parameters.Size()
+			return a.size()
 		},
 	}
 }
@@ -332,7 +332,7 @@ func (b *lockedBatch) withoutLock(e wire.Envelope) *deferredRequest {
 			for i := range b.children {
 				b.children[i].until = until
 			}
-			return len(e.Raw)
+			return b.size()
 		},
 	}
 	for i := range b.children {

@@ -126,6 +126,23 @@ func stampOf(stamp *int64) int64 {
 	return *stamp
 }
 
+// What waits for its table is counted with its syntax tree, which takes many times as many bytes as the text.
+func TestWhatWaitsForItsTableIsCounted(t *testing.T) {
+	write := query("DELETE FROM bank.accounts WHERE id = 'x' AND c IN (" + strings.Repeat("1,", large/50) + "1)")
+	for name, request := range map[string]message.Message{
+		"write": write, "batch": asBatch(write), "lock": query("LOCK bank.accounts WHERE id IN (" + strings.Repeat("'',", large/50) + "'') WAIT 8s"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, client, _, _ := waitingRig(t, d4())
+			client.send(1, request)
+			r.holds(large, "while it waits")
+			r.cannot("it has counters")
+			client.failure(1)
+			r.holds(0, "it is answered")
+		})
+	}
+}
+
 // A write is forwarded only where its stream is open for Outstanding to see while its table lets it through.
 func TestAWriteThatHasWaitedIsOutstanding(t *testing.T) {
 	r, client, backend, ways := waitingRig(t, dialect{version: v4})

@@ -180,8 +180,14 @@ type lockedOperation struct {
 	fences bool                     // its first value is that of the ticket's fence, one below the stamp
 }
 
-// size returns how many bytes the operation takes while it waits.
-func (k *lockedOperation) size() int { return len(k.body) + k.request.parameters.Size() }
+// size returns how many bytes the operation takes while it waits. The syntax tree of a prepared statement is not its own.
+func (k *lockedOperation) size() int {
+	n := len(k.body) + k.request.parameters.Size() + len(k.header.Payload)
+	if k.statement != nil && k.prepared.statement == nil {
+		n += k.statement.Memory
+	}
+	return n
+}
 
 // newLockedOperation returns the operation to send for a request.
 func (c *conn) newLockedOperation(h wire.Header, s *lockStatement, q lockedRequest) lockedOperation {

@@ -108,26 +108,24 @@ func updateRow(g musiccore.Grant, ref int64) message.Row { return slices.Clip(gr
 // the lock: by one row with the columns that the read would have had. For a prepared statement
 // these are known; for a text the function asks Cassandra, by a PREPARE.
 func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
-	c, s, h, shortened := a.conn, a.lock, a.envelope.Header, a.warnings
-	row := func(g musiccore.Grant) message.Row {
-		return updateRow(g, c.server.shown(s.Critical.Generation, k, g.Ref))
-	}
-	if s.prepared != nil {
-		columns := s.prepared.columns
+	c, table, generation, h, shortened := a.conn, a.lock.Table, a.lock.Critical.Generation, a.envelope.Header, a.warnings
+	row := func(g musiccore.Grant) message.Row { return updateRow(g, c.server.shown(generation, k, g.Ref)) }
+	if p := a.lock.prepared; p != nil {
+		columns := p.columns
 		return func(g musiccore.Grant) {
 			c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
 			c.post(c.warned(c.rows(h.Stream, columns, padded(row(g), columns)), shortened))
 		}
 	}
-	text := s.WriteText(statement.RequestStamps) // names the keyspace, which a PREPARE of older protocols cannot carry
+	text := a.lock.WriteText(statement.RequestStamps) // names the keyspace, which a PREPARE of older protocols cannot carry
 	return func(g musiccore.Grant) {
 		c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
 		if !c.streams.Begin(h.Stream, true) {
 			c.post(c.failureEnvelope(h.Stream, inUse(h.Stream)))
 			return
 		}
-		c.watches.add(h.Stream, &watch{kind: watchColumns, columns: func(e wire.Envelope) (wire.Envelope, error) {
-			e, err := c.notHeld(e, s.Table, row(g))
+		c.watch(h.Stream, &watch{kind: watchColumns, columns: func(e wire.Envelope) (wire.Envelope, error) {
+			e, err := c.notHeld(e, table, row(g))
 			return c.warn(e, shortened), err
 		}})
 		c.send(c.prepareRequest(h, text))

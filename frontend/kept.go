@@ -80,9 +80,14 @@ func (s *lockStatement) size() int {
 	return n
 }
 
+// size returns how many bytes the execution takes while it waits.
+func (a *lockExecution) size() int {
+	return a.lock.size() + len(a.parameters.PagingState) + len(a.envelope.Payload)
+}
+
 // size returns how many bytes the batch takes while it waits.
 func (b *lockedBatch) size() int {
-	n := b.parameters.Size()
+	n := b.parameters.Size() + len(b.header.Payload)
 	for i := range b.children {
 		n += b.children[i].size()
 	}

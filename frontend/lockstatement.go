@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -33,9 +34,15 @@ func (s *lockStatement) fixTerms() {
 	}
 }
 
-// clone returns the statement in memory of its own.
+// clone returns the statement in memory of its own. The text of a prepared one is not in a read buffer.
 func (s lockStatement) clone() lockStatement {
-	s.Statement = s.Clone()
+	if s.prepared == nil {
+		s.Text = bytes.Clone(s.Text)
+	}
+	s.Values = slices.Clone(s.Values)
+	for i := range s.Values {
+		s.Values[i] = bytes.Clone(s.Values[i])
+	}
 	return s
 }
 
@@ -183,9 +190,11 @@ type lockExecution struct {
 
 // detached returns the execution in memory of its own, so that it can continue later.
 func (a lockExecution) detached() lockExecution {
-	a.lock.Text, a.lock.metadata = bytes.Clone(a.lock.Text), bytes.Clone(a.lock.metadata)
 	a.parameters = a.parameters.Clone()
-	a.lock.Values = a.parameters.Values
+	a.lock.Values, a.lock.metadata = a.parameters.Values, bytes.Clone(a.lock.metadata)
+	if a.lock.prepared == nil {
+		a.lock.Text = bytes.Clone(a.lock.Text)
+	}
 	a.envelope.Raw = nil
 	a.inPlace = false
 	return a
@@ -193,7 +202,7 @@ func (a lockExecution) detached() lockExecution {
 
 // asksFirst returns the request as one that waits for what the proxy asks for it.
 func (a *lockExecution) asksFirst() askedFirst {
-	return askedFirst{a.envelope.Header, a.conn.sender(a.inPlace), a.lock.size() + len(a.parameters.PagingState)}
+	return askedFirst{a.envelope.Header, a.conn.sender(a.inPlace), a.size()}
 }
 
 // run carries out the statement. Unless the client's permissions are known, it asks Cassandra for

@@ -104,6 +104,7 @@ func (a *askTable) perform(c *conn, e wire.Envelope) error {
 		return c.answer(e, inUse(e.Stream))
 	}
 	h := e.Header
+	h.Payload = nil // it is not sent
 	kept := len(text) + textOf(a.failure)
 	c.watch(e.Stream, &watch{kind: watchProbe, kept: kept, accepted: func() { c.begin(h.Stream).refuseOrdinary(h, a.failure) }})
 	c.up.Emit(c.prepareRequest(h, []byte(text)))

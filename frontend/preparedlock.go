@@ -188,6 +188,7 @@ func (a *describeLock) String() string { return "describe: " + string(a.Text) }
 // perform implements action.
 func (a *describeLock) perform(c *conn, e wire.Envelope) error {
 	s, h := &a.lockStatement, e.Header
+	h.Payload = nil // it is not sent
 	kept := (&preparedStatement{lock: s.prepared}).memory()
 	if f := c.whenPermitted(askedFirst{h, c.up.Emit, kept}, s, s.permissions(), func() *wire.Failure { return c.describe(h, s) }); f != nil {
 		return c.answer(e, f)

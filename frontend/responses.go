@@ -158,10 +158,9 @@ func (c *conn) performSchema(e wire.Envelope, change SchemaChange) error {
 		c.down.Emit(e.Raw)
 		return nil
 	}
-	raw := bytes.Clone(e.Raw)
+	e.Raw = bytes.Clone(e.Raw)
 	c.goOn(e.Stream, e.Stream).answerLater(func(operation) []byte {
-		warnings := c.server.DDL(change)
-		return c.warn(wire.Envelope{Header: e.Header, Raw: raw}, warnings).Raw
+		return c.warn(e, c.server.DDL(change)).Raw
 	})
 	return nil
 }

@@ -37,7 +37,7 @@ func patienceOf(driver string) time.Duration {
 
 // verb carries out LOCK and UNLOCK.
 func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
-	c, s, h := a.conn, &a.lock, a.envelope.Header
+	c, s, stream := a.conn, &a.lock, a.envelope.Stream
 	q, f := a.request(ref)
 	if f != nil {
 		return f
@@ -47,10 +47,10 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 		return f
 	}
 	told := lockSubject{s.Table, s.Critical.Generation, k, ref, a.warnings}
-	c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
-	o := c.begin(h.Stream)
+	c.server.Stats.Count(c.id, a.envelope.OpCode, traffic.Answered)
+	o := c.begin(stream)
 	inPlace := a.inPlace
-	tell := func(answer musiccore.Answer, atOnce bool) { o.tellGrant(h.Stream, told, answer, inPlace && atOnce) }
+	tell := func(answer musiccore.Answer, atOnce bool) { o.tellGrant(stream, told, answer, inPlace && atOnce) }
 	switch {
 	case s.Parsed.Verb == rewrite.Lock:
 		o.lock(k, q, tell)
@@ -201,7 +201,7 @@ func readList(r classify.Result, text []byte) (s lockStatement, pass bool, f *wi
 // list answers LIST LOCKS. If Cassandra has roles the statement must name a table, which the client
 // must be permitted to read.
 func (a *lockExecution) list() *wire.Failure {
-	c, s, h := a.conn, &a.lock, a.envelope.Header
+	c, s, stream := a.conn, &a.lock, a.envelope.Stream
 	var only musiccore.Key
 	switch {
 	case s.Table == nil && c.hasRoles():
@@ -215,13 +215,13 @@ func (a *lockExecution) list() *wire.Failure {
 	case s.Table != nil:
 		only.Table = s.Critical.ID
 	}
-	c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)
-	o := c.begin(h.Stream)
+	c.server.Stats.Count(c.id, a.envelope.OpCode, traffic.Answered)
+	o := c.begin(stream)
 	o.finishLater(func() {
 		c.listing <- struct{}{} // one answer at a time, and only if the client reads its answers
 		defer func() { <-c.listing }()
 		c.down.Out.Room(c.done)
-		raw := c.listInTurn(h.Stream, only)
+		raw := c.listInTurn(stream, only)
 		if raw == nil {
 			return
 		}

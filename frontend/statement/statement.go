@@ -4,7 +4,6 @@
 package statement
 
 import (
-	"bytes"
 	"slices"
 
 	"music/frontend/catalog"
@@ -152,14 +151,4 @@ func (s *Statement) Conditional() bool {
 func (s *Statement) Size() int {
 	q := Query{s.Text, s.Values}
 	return q.size()
-}
-
-// Clone returns the statement in memory of its own.
-func (s Statement) Clone() Statement {
-	s.Text = bytes.Clone(s.Text)
-	s.Values = slices.Clone(s.Values)
-	for i := range s.Values {
-		s.Values[i] = bytes.Clone(s.Values[i])
-	}
-	return s
 }
