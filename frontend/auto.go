@@ -23,7 +23,7 @@ type ownSection struct {
 	ref     musiccore.LockRef // 0 until a reference is given
 	ended   atomic.Bool
 
-	first   lockedOperation // the first operation to send under the lock
+	first   lockedOperation // the first operation to send under the lock; empty once it was sent
 	kind    musiccore.Kind
 	granted func()           // called before first is sent; may be nil
 	onEmpty *lockedOperation // the put to send instead if the key has no row; nil if there is none
@@ -130,8 +130,10 @@ func (w *ownSection) lockGranted(a musiccore.Answer, inPlace bool) *wire.Failure
 	f := w.waiting.conn.beginUnderLock(&w.begun, &w.first, w.kind, inPlace)
 	if f != nil {
 		w.end()
+		return f
 	}
-	return f
+	w.first = lockedOperation{} // it was sent, or copied, and its answer may be long in coming
+	return nil
 }
 
 // end releases the lock. It may be called more than once.

@@ -146,6 +146,46 @@ func TestWhatWaitsTakesWhatIsCounted(t *testing.T) {
 	}
 }
 
+// Of a write that was sent nothing is kept but what its answer needs, or it is counted: the answer may be long in coming.
+func TestNothingIsKeptOfWhatWasSent(t *testing.T) {
+	const value = 8 << 20
+	write := func(text string) *message.Query {
+		q := query(text)
+		q.Options.PositionalValues = []*primitive.Value{primitive.NewValue(noise(value))}
+		return q
+	}
+	one, other := write("UPDATE bank.locked SET v = ? WHERE k = 'x'"), &message.BatchChild{Query: "DELETE FROM bank.locked WHERE k = 'y'"}
+	several := asBatch(one)
+	several.Children = append(several.Children, other)
+	for name, c := range map[string]struct {
+		request message.Message
+		waits   int // for the core, if that makes it wait
+	}{
+		"alone": {one, 2}, "alone, message": {asBatch(one), 2}, "several keys": {several, 4},
+		"under a lock": {write("UPDATE bank.locked USING LOCK 9 SET v = ? WHERE k = 'x'"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, later := range []bool{false, true} {
+				m, _ := fencedConn(t, d4(), underLockText, catalog.Auto)
+				core := newDelayedLocks()
+				core.holds, m.server.Locks, m.server.References, m.server.MaxWait = later, core, plainReferences{}, patience
+				raw := d4().envelope(t, 1, c.request)
+				before := heap()
+				require.NoError(t, m.feed(m.up, raw))
+				for range c.waits {
+					if later {
+						taken(t, core.held)()
+					}
+				}
+				m.children.Wait()
+				assert.True(t, m.streams.Open(1))
+				assert.Less(t, heap()-before, m.server.memory.InUse()+value/4, "waits: %v", later)
+				runtime.KeepAlive(raw)
+			}
+		})
+	}
+}
+
 // Conditional writes that wait for their turn are counted.
 func TestWhatWaitsForItsTurnIsCounted(t *testing.T) {
 	r, _ := holdingRig(t)

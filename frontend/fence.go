@@ -118,6 +118,7 @@ type begunOperation struct {
 func (b *begunOperation) answered(a musiccore.Answer) {
 	b.mu.Lock()
 	resume := b.resume
+	b.resume = nil // it has the whole request
 	b.mu.Unlock()
 	resume(a)
 }
