@@ -152,12 +152,12 @@ func TestPreparedStatementsAreBounded(t *testing.T) {
 		for range rapid.IntRange(1, 200).Draw(t, "statements") {
 			id := preparedID{byte(rapid.IntRange(0, 60).Draw(t, "id"))}
 			if rapid.Bool().Draw(t, "used") {
-				s.Get(id)
+				s.shared(id)
 				continue
 			}
 			p := &preparedStatement{tables: make([]*catalog.Table, rapid.IntRange(0, 40).Draw(t, "size"))}
 			s.add(id, p, shares[rapid.IntRange(0, 3).Draw(t, "by")])
-			if got, ok := s.Get(id); !ok || got != p {
+			if got := s.shared(id).get(); got != p {
 				require.Fail(t, "the last one is there")
 			}
 			sum, of := 0, map[*preparedShare]int{}
@@ -197,7 +197,7 @@ func TestPreparedMemory(t *testing.T) {
 			}
 			assert.Less(t, heap()-before, int64(all*5/4))
 			assert.LessOrEqual(t, m.server.prepared.size, all)
-			assert.Positive(t, m.server.prepared.Len())
+			assert.Positive(t, m.server.prepared.lru.Len())
 			runtime.KeepAlive(m)
 		})
 	}

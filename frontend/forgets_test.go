@@ -30,7 +30,7 @@ func TestAClosedConnectionIsForgotten(t *testing.T) {
 	_ = client.Close()
 	r.end()
 	collected(t, gone)
-	assert.Equal(t, 1, r.server.prepared.Len())
+	assert.Equal(t, 1, r.server.prepared.lru.Len())
 }
 
 // A connection holds no statement that the cache has evicted, and one that it uses is not evicted before those that nobody uses.

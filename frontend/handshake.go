@@ -123,7 +123,7 @@ func readOptions(body []byte) (map[string]string, error) {
 	}
 	options := make(map[string]string, len(written))
 	for name, value := range written {
-		if !isASCII(name) || !isASCII(written[name]) && strings.EqualFold(name, "COMPRESSION") {
+		if !isASCII(name) || !isASCII(value) && strings.EqualFold(name, "COMPRESSION") {
 			return nil, errors.New("the name of an option, or of a compression, has other letters than ASCII's") // whose upper case differs between languages
 		}
 		options[strings.ToUpper(name)] = value

@@ -159,7 +159,7 @@ func sampled(log zerolog.Logger) zerolog.Logger {
 
 // tell logs and counts the end of the connection. It must be called once.
 func (c *conn) tell(cause error) {
-	log := c.server.clientLog.With().Uint64("conn", c.id).Str("client", c.client.RemoteAddr().String()).Logger()
+	log := c.server.clientLog.With().Uint64("conn", c.id).Str("client", c.address).Logger()
 	switch {
 	case errors.Is(cause, errBackendLost), errors.Is(cause, errBackendSlow):
 		c.server.Stats.Lost.Add(1)

@@ -22,13 +22,13 @@ func TestLimitsThatChange(t *testing.T) {
 	for n := range byte(20) {
 		remember(n, share)
 	}
-	assert.Equal(t, 20, s.Len())
+	assert.Equal(t, 20, s.lru.Len())
 	l.PreparedEach = 3 * (entryMemory + 10*pairMemory)
 	remember(20, share)
-	assert.Equal(t, 3, s.Len())
+	assert.Equal(t, 3, s.lru.Len())
 	l.Prepared = 2 * (entryMemory + 10*pairMemory)
 	remember(21, nil)
-	assert.Equal(t, 2, s.Len())
+	assert.Equal(t, 2, s.lru.Len())
 
 	assert.Nil(t, limits().checkText([]byte(strings.Repeat("x", 2000))))
 	l.Statement = 1000

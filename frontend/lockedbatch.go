@@ -106,9 +106,6 @@ func (c *conn) readLockedBatch(h wire.Header, body []byte) (*lockedBatch, *wire.
 	if cur.Bad {
 		return b, unreadableFailure(h.OpCode, wire.ErrShort)
 	}
-	if len(b.children) == 0 {
-		return b, nil
-	}
 	if b.firstLocked() == nil {
 		return b, mixedBatch()
 	}

@@ -266,13 +266,8 @@ func (s *preparedStatements) evicted(_ preparedID, r cachedStatement) {
 	}
 }
 
-// Get returns a statement, and makes it the most recently used.
-func (s *preparedStatements) Get(id preparedID) (*preparedStatement, bool) {
-	p := s.shared(id).get()
-	return p, p != nil
-}
-
-// shared is Get for a connection that will use the statement again. It returns nil if there is none.
+// shared returns where a statement is found from now on, and makes it the most recently used. It returns nil if
+// there is none.
 func (s *preparedStatements) shared(id preparedID) *sharedStatement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,13 +315,6 @@ func (s *preparedStatements) shrink(by *preparedShare) {
 		}
 		by.ids = by.ids[1:]
 	}
-}
-
-// Len returns the number of statements.
-func (s *preparedStatements) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lru.Len()
 }
 
 // Upper bounds of the memory that a statement takes, in bytes. A syntax tree has at most a term for every two

@@ -38,8 +38,8 @@ func TestAPreparedBatchOfManyPartsIsOfItsTables(t *testing.T) {
 	text := "BEGIN BATCH " + strings.Repeat("DELETE FROM bank.plain WHERE id = 1;", 1<<15) + "DELETE FROM bank.last WHERE id = 1 APPLY BATCH"
 	id := r.prepare(client, backend, text)
 	relayed(client, backend, 1, execute(id, nil), &message.VoidResult{})
-	p, ok := r.server.prepared.Get(preparedID(id))
-	require.True(t, ok)
+	p := r.server.prepared.shared(preparedID(id)).get()
+	require.NotNil(t, p)
 	assert.Len(t, p.tables, 2)
 	r.server.Tables.Set("bank", "last", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "int"}}, Primary: []string{"id"}})
 	client.send(1, execute(id, nil))

@@ -27,18 +27,11 @@ type Edit struct {
 func Replace(dst, text []byte, edits []Edit) []byte {
 	at := 0
 	for _, e := range edits {
-		switch {
-		case e.Text != "":
-			dst = append(append(dst, text[at:e.Start]...), e.Text...)
-		case !e.Empty():
-			dst = Apply(dst, text[at:e.End], []Span{{e.Start - at, e.End - at}})
-			if e.Start > 0 && e.End < len(text) && joins(text[e.Start-1], text[e.End]) {
-				dst = append(dst, ' ')
-			}
-		default:
-			dst = append(dst, text[at:e.Start]...)
-		}
+		dst = append(append(dst, text[at:e.Start]...), e.Text...)
 		at = e.End
+		if e.Text == "" && !e.Empty() && e.Start > 0 && at < len(text) && joins(text[e.Start-1], text[at]) {
+			dst = append(dst, ' ')
+		}
 	}
 	return append(dst, text[at:]...)
 }

@@ -50,10 +50,8 @@ func encodeText(typ string, text []byte, t Term) ([]byte, error) {
 		return nil, notRead(text, t, typ)
 	}
 	value := appendString([]byte{}, t.Of(text))
-	for _, c := range value {
-		if typ == "ascii" && c >= utf8.RuneSelf {
-			return nil, notRead(text, t, typ)
-		}
+	if typ == "ascii" && !isASCII(value) {
+		return nil, notRead(text, t, typ)
 	}
 	return value, nil
 }

@@ -16,8 +16,6 @@ func (s *Statement) CheckVerb() *wire.Failure {
 		return wire.Invalid("MUSIC_SYNTAX: LIMIT is for LOCK with several keys: LOCK %s WHERE … IN (…)", s.Table)
 	case st.Lock.Kind != rewrite.NoTerm && s.SeveralKeys():
 		return wire.Invalid("MUSIC_SYNTAX: a lock_ref belongs to one key: USING LOCK and IN cannot stand in one statement")
-	case st.Verb == rewrite.Unlock && st.Lock.Kind == rewrite.NoTerm && !st.Force:
-		return wire.Invalid("MUSIC_SYNTAX: UNLOCK %s WHERE … USING LOCK <ref>", s.Table)
 	}
 	return s.CheckWhere()
 }
