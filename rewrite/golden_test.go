@@ -200,10 +200,6 @@ func (b *teller) relation(kind string, r Relation) {
 }
 
 func (b *teller) selector(s Selector) {
-	kinds := []string{"other", "star", "column", "count"}
-	as := ""
-	if !s.Alias.Empty() {
-		as = " as " + b.name(s.Alias)
-	}
-	b.line("select", fmt.Sprintf("%s %s%s", kinds[s.Kind], s.Of(b.text), as))
+	kinds := []string{"other", "star", "column"}
+	b.line("select", fmt.Sprintf("%s %s", kinds[s.Kind], s.Of(b.text)))
 }

@@ -74,7 +74,7 @@ func startsAlias(text []byte, ahead Lexer) bool {
 
 // selector reads anything [AS alias].
 func (p *parser) selector() Selector {
-	first, count := p.tok, p.atCount()
+	first := p.tok
 	if p.selectorEnds() {
 		p.wants("what to select")
 		return Selector{}
@@ -92,12 +92,10 @@ func (p *parser) selector() Selector {
 		s.Kind = StarSelector
 	case pieces == 1 && named:
 		s.Kind, s.Column = ColumnSelector, column
-	case pieces == 2 && count:
-		s.Kind = CountSelector
 	}
 	if p.atAlias() {
 		p.next()
-		s.Alias = p.name("an alias")
+		p.name("an alias")
 	}
 	return s
 }
@@ -113,17 +111,3 @@ func (p *parser) atAlias() bool {
 
 // selectorEnds reports whether the selector ends before the current token.
 func (p *parser) selectorEnds() bool { return p.ended() || p.tok.Kind == ',' || p.is("FROM") }
-
-// atCount reports whether the current token begins count ( * ) or count ( 1 ).
-func (p *parser) atCount() bool {
-	if !p.is("COUNT") {
-		return false
-	}
-	ahead := p.lex
-	if ahead.Next().Kind != '(' {
-		return false
-	}
-	what := ahead.Next()
-	one := what.Kind == TokenInteger && string(what.Of(p.text)) == "1"
-	return (one || what.Kind == '*') && ahead.Next().Kind == ')'
-}

@@ -250,7 +250,6 @@ const (
 	OtherSelector  SelectorKind = iota
 	StarSelector                // *
 	ColumnSelector              // a column, without field or element
-	CountSelector               // count(*) or count(1)
 )
 
 // Selector is one part of the selection of SELECT. Span is without the alias.
@@ -258,7 +257,6 @@ type Selector struct {
 	Kind SelectorKind
 	Span
 	Column Name
-	Alias  Name
 }
 
 // SyntaxError says what is wrong with a text, and where.
