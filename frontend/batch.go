@@ -29,10 +29,10 @@ func (c *conn) decideBatch(e wire.Envelope) decision {
 	if err != nil {
 		return c.unreadable(e, err)
 	}
-	var all batchChild
-	unclear := map[*preparedStatement]batchChild{}
+	var all childDecision
+	unclear := map[*preparedStatement]childDecision{}
 	for i := 0; i < n && !cur.Bad && all.failure == nil; i++ {
-		child := c.readBatchChild(&cur, own, unclear)
+		child := c.decideChild(&cur, own, unclear)
 		all.locked, all.failure = all.locked || child.locked, child.failure
 		all.lockClauseError, all.unlisted = cmp.Or(all.lockClauseError, child.lockClauseError), cmp.Or(child.unlisted, all.unlisted)
 	}
@@ -50,48 +50,48 @@ func (c *conn) decideBatch(e wire.Envelope) decision {
 	return d.on(all.unlisted)
 }
 
-// batchChild is the decision about one statement of a batch, or about all of them together.
-type batchChild struct {
+// childDecision is the decision about one statement of a batch, or about all of them together.
+type childDecision struct {
 	locked          bool          // it is to be carried out under a lock
 	failure         *wire.Failure // why it is refused
 	lockClauseError *wire.Failure // see conn.lockClauseError
 	unlisted        *[2]string    // see classify.Result
 }
 
-// readBatchChild reads one statement of a batch. unclear is as for readPreparedChild.
-func (c *conn) readBatchChild(cur *wire.Cursor, own string, unclear map[*preparedStatement]batchChild) (child batchChild) {
+// decideChild decides about one statement of a batch. unclear is as for decidePreparedChild.
+func (c *conn) decideChild(cur *wire.Cursor, own string, unclear map[*preparedStatement]childDecision) (child childDecision) {
 	switch cur.Byte() {
 	case 0:
 		text := cur.LongString()
 		r := c.classify(text, own)
-		child = batchChild{locked: r.Kind == classify.Critical && !allowed(r, text), failure: r.Failure, unlisted: r.Unlisted}
+		child = childDecision{locked: r.Kind == classify.Critical && !allowed(r, text), failure: r.Failure, unlisted: r.Unlisted}
 		if r.Kind == classify.Writes {
 			child.lockClauseError = c.lockClauseError(text, r.Name)
 		}
 	case 1:
-		child = c.readPreparedChild(cur.ShortBytes(), unclear)
+		child = c.decidePreparedChild(cur.ShortBytes(), unclear)
 	default:
 		cur.Bad = true
 	}
 	if skipValues(cur); cur.Bad {
-		return batchChild{}
+		return childDecision{}
 	}
 	return child
 }
 
-// readPreparedChild looks up one statement of a batch that was prepared. unclear holds what is known of those
+// decidePreparedChild decides about one that was prepared. unclear holds what is known of those
 // that the proxy cannot read: a batch may name one, whose text is long, with each of its statements.
-func (c *conn) readPreparedChild(id []byte, unclear map[*preparedStatement]batchChild) batchChild {
+func (c *conn) decidePreparedChild(id []byte, unclear map[*preparedStatement]childDecision) childDecision {
 	p := c.statement(id)
 	if p == nil {
-		return batchChild{failure: wire.Unprepared(id)}
+		return childDecision{failure: wire.Unprepared(id)}
 	}
 	switch p.kind {
 	case classify.Unclear:
 		child, known := unclear[p]
 		if !known {
 			r := c.classify(p.reread.text, p.reread.keyspace)
-			child = batchChild{failure: r.Failure, unlisted: r.Unlisted}
+			child = childDecision{failure: r.Failure, unlisted: r.Unlisted}
 			unclear[p] = child
 		}
 		return child
@@ -100,9 +100,9 @@ func (c *conn) readPreparedChild(id []byte, unclear map[*preparedStatement]batch
 		if policy == catalog.Auto && f == nil && p.lock == nil {
 			f = wire.Unprepared(id)
 		}
-		return batchChild{locked: policy == catalog.Auto, failure: f, unlisted: unlistedOf(p.tables)}
+		return childDecision{locked: policy == catalog.Auto, failure: f, unlisted: unlistedOf(p.tables)}
 	}
-	return batchChild{locked: p.kind == classify.Critical}
+	return childDecision{locked: p.kind == classify.Critical}
 }
 
 // skipValues skips the values of a batch's statement.

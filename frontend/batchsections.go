@@ -40,10 +40,13 @@ type sectionKey struct {
 	ticket musiccore.Ticket
 }
 
-// severalSections reports whether a BATCH text is a plain write of more than one key.
+// severalSections reports whether a BATCH text is a plain write of more than one key, or of keys that IN names.
 func (s *lockStatement) severalSections() (bool, *wire.Failure) {
 	if s.Parsed.Verb != rewrite.Batch || !s.Auto() {
 		return false, nil
+	}
+	if s.KeysByIn() {
+		return true, nil
 	}
 	keys := map[musiccore.Key]bool{}
 	for i := range s.Parsed.Children {

@@ -12,15 +12,6 @@ import (
 	"music/rewrite"
 )
 
-// inSections carries out a BATCH text that writes more than one key.
-func (a *lockExecution) inSections() *wire.Failure {
-	b, f := a.message()
-	if f != nil {
-		return f
-	}
-	return b.run(false)
-}
-
 // message returns the BATCH message that means the same as a BATCH text, in memory of its own.
 func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 	s, b := a.lock.clone(), a.batch(a.lock.Parsed.Kind)

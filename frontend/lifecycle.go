@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"music/frontend/wire"
+	"music/musiccore"
 )
 
 // The reasons why a connection ends.
@@ -141,6 +142,29 @@ func (c *conn) linger() {
 	}
 	_ = socket.SetReadDeadline(time.Now().Add(c.farewellTime()))
 	_, _ = io.Copy(io.Discard, socket)
+}
+
+// abandon cleans up when the connection has ended. It cancels the client's waits, releases locks
+// that the client was never told of, and ends the operations whose answer will not come with an
+// unknown outcome.
+func (c *conn) abandon() {
+	c.operations.cancel()
+	for _, w := range c.watches.removeAll() {
+		c.countKept(-w.kept)
+		if w.sent != nil {
+			c.abandonSent(w.sent)
+		}
+	}
+}
+
+// abandonSent ends an operation whose answer will not come, or cannot be read, with an unknown
+// outcome.
+func (c *conn) abandonSent(f *sentOperation) {
+	c.endTickets(f, musiccore.OutcomeUnknown)
+	f.done()
+	if f.update != nil && f.update.fresh {
+		c.server.Locks.Unlock(f.key, f.ticket.Ref, c.auditClient(), func(musiccore.Answer) {})
+	}
 }
 
 // clientLogBurst and clientLogPeriod bound the log lines per level about connections that end with

@@ -251,13 +251,6 @@ func (a *lockExecution) runEvaluated() *wire.Failure {
 	case batch != nil:
 		return batch.run(false)
 	}
-	several, f := a.lock.severalSections()
-	switch {
-	case f != nil:
-		return f
-	case several:
-		return a.inSections()
-	}
 	if f := a.lock.CheckTimestamps(); f != nil {
 		return f
 	}
@@ -352,15 +345,20 @@ func (s *lockStatement) each() ([]lockStatement, *wire.Failure) {
 	return all, f
 }
 
-// perKey rewrites a write so that it names one key by values. If IN names several keys, it returns
+// perKey rewrites a write so that it names one key by values. If it names several keys, it returns
 // the batch that carries the write out for all of them.
 func (a *lockExecution) perKey() (batch *lockedBatch, f *wire.Failure) {
 	s := &a.lock
-	if f := s.readJSON(); f != nil || !s.KeysByIn() {
+	if f := s.readJSON(); f != nil {
 		return nil, f
 	}
-	if s.Auto() && s.Parsed.Verb == rewrite.Batch {
+	switch several, f := s.severalSections(); {
+	case f != nil:
+		return nil, f
+	case several:
 		return a.message()
+	case !s.KeysByIn():
+		return nil, nil
 	}
 	if s.PlainWrite() {
 		*s = s.clone() // its values are those of all statements that are made of it

@@ -39,7 +39,7 @@ type preparing struct {
 	preparedStatement
 	names           [][2]string   // the names of preparedStatement.tables
 	lockClauseError *wire.Failure // see conn.lockClauseError
-	body            []byte        // see again
+	body            []byte        // see unqualifiedBody
 	asked           bool          // prepareAgain has asked
 }
 
@@ -75,7 +75,7 @@ func (c *conn) decidePrepare(e wire.Envelope) decision {
 // decidePrepareKind decides about a PREPARE whose text has been read. rest is the body after the text, and
 // own the keyspace in it.
 func (c *conn) decidePrepareKind(r classify.Result, text, rest []byte, own string) decision {
-	p := &preparing{preparedStatement: preparedStatement{kind: r.Kind}, lockClauseError: c.lockClauseError(text, r.Name), body: again(&r, text, rest)}
+	p := &preparing{preparedStatement: preparedStatement{kind: r.Kind}, lockClauseError: c.lockClauseError(text, r.Name), body: unqualifiedBody(&r, text, rest)}
 	switch r.Kind {
 	case classify.Local, classify.Peers:
 		failure := c.server.Limits().checkText(text)

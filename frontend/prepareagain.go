@@ -12,9 +12,9 @@ import (
 	"music/frontend/wire"
 )
 
-// again returns the body of a PREPARE, in memory of its own, if its text names a table without a keyspace; else nil.
+// unqualifiedBody returns the body of a PREPARE, in memory of its own, if its text names a table without a keyspace; else nil.
 // rest is the body after the text.
-func again(r *classify.Result, text, rest []byte) []byte {
+func unqualifiedBody(r *classify.Result, text, rest []byte) []byte {
 	if !r.Unqualified {
 		return nil
 	}

@@ -79,11 +79,11 @@ func (c *conn) decidePrepareLock(r classify.Result, text, rest []byte, own strin
 	truncate := r.Verb == rewrite.Truncate
 	switch {
 	case pass && !s.PlainWrite() && !truncate:
-		return watched(&watch{kind: watchPrepare, preparing: &preparing{body: again(&r, text, rest)}}) // a read without a lock
+		return watched(&watch{kind: watchPrepare, preparing: &preparing{body: unqualifiedBody(&r, text, rest)}}) // a read without a lock
 	case truncate, s.PlainWrite() && !s.Auto():
 		// It may be prepared whatever the table's policy is: a driver prepares once, and the policy
 		// may change.
-		p := &preparing{preparedStatement: preparedStatement{kind: classify.Writes, truncate: truncate}, names: c.written(text, r, own), body: again(&r, text, rest)}
+		p := &preparing{preparedStatement: preparedStatement{kind: classify.Writes, truncate: truncate}, names: c.written(text, r, own), body: unqualifiedBody(&r, text, rest)}
 		return watched(&watch{kind: watchPrepare, preparing: p})
 	case failure != nil && !s.Auto():
 		return refused(failure)
@@ -94,7 +94,7 @@ func (c *conn) decidePrepareLock(r classify.Result, text, rest []byte, own strin
 	case rewrite.Lock, rewrite.Unlock, rewrite.ListLocks:
 		return intercepted(&describeLock{s})
 	}
-	q := &preparing{preparedStatement: preparedStatement{kind: classify.Critical, lock: p}, body: again(&r, rewrite.Apply(nil, p.text, s.Parsed.Cut), rest)}
+	q := &preparing{preparedStatement: preparedStatement{kind: classify.Critical, lock: p}, body: unqualifiedBody(&r, rewrite.Apply(nil, p.text, s.Parsed.Cut), rest)}
 	if s.PlainWrite() {
 		q.kind, q.names = classify.Writes, c.written(text, r, own)
 	}
