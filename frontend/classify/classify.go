@@ -46,7 +46,7 @@ type Result struct {
 // Classifier classifies the statements of one connection. It is not safe for concurrent use.
 type Classifier struct {
 	Tables *catalog.Tables // nil if locks are off
-	name   []byte          // memory of the TableKey last returned
+	name   []byte          // memory of the TableKey last returned, unless that was longer than any name
 
 	kept *[keptTexts]keptText // by their hashes; nil before the first
 	seed maphash.Seed
@@ -195,8 +195,11 @@ func (c *Classifier) TableKey(text []byte, ks, table rewrite.Name, keyspace stri
 	} else {
 		key = append(key, keyspace...)
 	}
-	c.name = table.AppendTo(append(key, 0), text)
-	return c.name
+	key = table.AppendTo(append(key, 0), text)
+	if cap(key) <= keptLength {
+		c.name = key
+	}
+	return key
 }
 
 // Named returns the Table of a keyspace and name, or nil if catalog.Tables has none.

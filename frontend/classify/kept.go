@@ -7,8 +7,8 @@ import (
 	"music/rewrite"
 )
 
-// keptTexts is how many texts a Classifier keeps, and keptLength the longest of them: a connection
-// takes at most 10 KiB for them.
+// keptTexts is how many texts a Classifier keeps, and keptLength the longest of them, with the keyspace: a
+// connection takes at most 10 KiB for them.
 const (
 	keptTexts  = 16
 	keptLength = 512
@@ -31,7 +31,7 @@ func (c *Classifier) Keep(r *Result, text []byte, keyspace string) {
 		return
 	}
 	names := c.Tables.Names() // before the rest is looked up again, as it may have changed
-	if r.Kind != Plain && r.Kind != Writes || len(text) > keptLength || !c.Tables.InSchema(r.Name) {
+	if r.Kind != Plain && r.Kind != Writes || len(text)+len(keyspace) > keptLength || !c.Tables.InSchema(r.Name) {
 		return
 	}
 	if c.kept == nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/rewrite"
 )
 
 // keep has a classifier keep a text of keyspace ks, if it may, as a connection does after a decision to forward it.
@@ -62,6 +63,9 @@ func TestKeepsLittle(t *testing.T) {
 		keep(t, c, text)
 		assert.False(t, c.Forwards([]byte(text), "ks"), text)
 	}
+	own := strings.Repeat("k", keptLength) // the keyspace of a request of protocol 5
+	c.Keep(&Result{Verb: rewrite.Select, Name: catalog.Key("ks", "t")}, []byte("SELECT v FROM ks.t"), own)
+	assert.False(t, c.Forwards([]byte("SELECT v FROM ks.t"), own))
 	known := 0
 	for range 2 {
 		for i := range 3 * keptTexts {
@@ -72,6 +76,18 @@ func TestKeepsLittle(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 6*keptTexts, known, "each is known while it is the last")
+}
+
+// A long name, which no table has, is not kept: an idle connection would hold it.
+func TestKeepsNoLongName(t *testing.T) {
+	c := &Classifier{Tables: tables()}
+	long := strings.Repeat("x", 1<<20)
+	for _, text := range []string{"UPDATE bank." + long + " SET v = 1 WHERE k = 1", "LOCK " + long + ".t WHERE k = 1", "SELECT v FROM bank.plain"} {
+		var r Result
+		require.True(t, c.Classify(&r, []byte(text), true, ""))
+		assert.Equal(t, strings.Contains(text, long), len(r.Name) > len(long))
+		assert.LessOrEqual(t, cap(c.name), keptLength)
+	}
 }
 
 // A schema that is read between the decision and Keep counts, too.
