@@ -341,13 +341,15 @@ func (b *lockedBatch) withoutLock(e wire.Envelope) *deferredRequest {
 	return w
 }
 
-// tables returns the tables that a statement of the batch writes.
+// tables returns the tables that a statement of the batch writes; a name without a keyspace is that of none.
 func (b *lockedBatch) tables(s *lockStatement) (all []*catalog.Table) {
 	if s.unlockedChild == nil {
 		return []*catalog.Table{s.Table}
 	}
 	for _, name := range s.unlockedTables {
-		all = append(all, b.conn.server.Tables.Of(name[0], name[1]))
+		if name[0] != "" {
+			all = append(all, b.conn.server.Tables.Of(name[0], name[1]))
+		}
 	}
 	return all
 }

@@ -126,6 +126,18 @@ func stampOf(stamp *int64) int64 {
 	return *stamp
 }
 
+// A name without a keyspace is that of no table, and is not kept for ever as if it were: a client can send any number of them.
+func TestANameWithoutAKeyspaceIsNotKept(t *testing.T) {
+	r, client, backend, _ := waitingRig(t, d4())
+	client.send(1, &message.Batch{Children: []*message.BatchChild{{Query: lonely}, {Query: "INSERT INTO nowhere (a) VALUES (1)"}}})
+	r.waiting(client, backend, 1)
+	assert.Nil(t, r.server.Tables.Find(catalog.Key("", "nowhere")))
+	r.policy(catalog.Auto)
+	assert.Len(t, backend.answer(1).(*message.Batch).Children, 2)
+	backend.send(1, &message.Invalid{ErrorMessage: "No keyspace has been specified"})
+	client.failure(1)
+}
+
 // What waits for its table is counted with its syntax tree, which takes many times as many bytes as the text.
 func TestWhatWaitsForItsTableIsCounted(t *testing.T) {
 	write := query("DELETE FROM bank.accounts WHERE id = 'x' AND c IN (" + strings.Repeat("1,", large/50) + "1)")
