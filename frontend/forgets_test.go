@@ -12,12 +12,35 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/musiccore"
 )
 
 // collected tells that nothing holds a value any more.
 func collected[E any](t *testing.T, p weak.Pointer[E]) {
 	t.Helper()
 	require.Eventually(t, func() bool { runtime.GC(); return p.Value() == nil }, patience, time.Millisecond)
+}
+
+// Who has had its turn is not held by those that still wait.
+func TestATurnThatIsOverIsForgotten(t *testing.T) {
+	var all turns
+	begun := make(chan func(), 1)
+	waits := func() weak.Pointer[[64]byte] {
+		write := new([64]byte)
+		all.take(musiccore.Key{}, func(next func()) {
+			write[0] = 1
+			begun <- next
+		})
+		return weak.Make(write)
+	}
+	waits()
+	first := waits()
+	waits()
+	(<-begun)()
+	next := <-begun
+	collected(t, first)
+	next()
+	(<-begun)()
 }
 
 // A connection that has ended is not held by what it has prepared.

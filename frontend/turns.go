@@ -44,7 +44,9 @@ func (t *turns) next(k musiccore.Key) {
 		t.mu.Unlock()
 		return
 	}
+	run := queue[0]
+	queue[0] = nil // it has a whole write, and the queue may not end for long
 	t.waiting[k] = queue[1:]
 	t.mu.Unlock()
-	t.running.Go(queue[0])
+	t.running.Go(run)
 }
