@@ -12,6 +12,23 @@ import (
 	"music/rewrite"
 )
 
+// executeSeveral executes a BATCH text of plain writes on several tables, as the equivalent BATCH
+// message.
+func (c *conn) executeSeveral(e wire.Envelope, a lockExecution) error {
+	b, f := a.message()
+	switch {
+	case f != nil:
+	case b.served() && b.firstLocked() != nil:
+		f = b.run(true)
+	default:
+		f = b.withoutLock(e).run()
+	}
+	if f != nil {
+		return c.answer(e, f)
+	}
+	return nil
+}
+
 // message returns the BATCH message that means the same as a BATCH text, in memory of its own.
 func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
 	s, b := a.lock.clone(), a.batch(a.lock.Parsed.Kind)

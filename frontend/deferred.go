@@ -26,7 +26,7 @@ type deferredRequest struct {
 	size   int              // the memory that it takes while it waits, in bytes; 0 until it has memory of its own
 
 	inPlace bool // its request is being performed
-	// serve carries the request out: a plain write in a section of its own.
+	// serve carries the request out under a lock: a plain write in a section of its own.
 	serve func(now *catalog.Critical, inPlace bool) *wire.Failure
 	// detach copies what serve needs into memory of its own, and returns its size in bytes.
 	detach func() (size int)

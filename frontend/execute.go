@@ -5,7 +5,9 @@ import (
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
+	"music/frontend/catalog"
 	"music/frontend/classify"
+	"music/frontend/statement"
 	"music/frontend/wire"
 )
 
@@ -107,4 +109,56 @@ func (c *conn) skipIDs(cur *wire.Cursor) (metadata []byte) {
 		metadata = cur.ShortBytes()
 	}
 	return metadata
+}
+
+// decidePlainWrite decides about the EXECUTE of a plain write.
+func decidePlainWrite(e *wire.Envelope, id []byte, p *preparedStatement) (d decision) {
+	policy, f := p.currentPolicy()
+	switch {
+	case f != nil:
+		d = refused(f)
+	case policy == catalog.Allow:
+		d = decision{}
+	case p.lock != nil:
+		d = decideExecuteLock(*e, p)
+	default: // no client has prepared it since its table is critical
+		d = refused(wire.Unprepared(id))
+	}
+	return d.on(unlistedOf(p.tables))
+}
+
+// currentPolicy returns the policy for a prepared plain write as its tables are now: Allow if it
+// can be forwarded, Auto if a table gives it a section of its own, Reject with the error if it is
+// refused.
+func (p *preparedStatement) currentPolicy() (catalog.Policy, *wire.Failure) {
+	switch t, policy := catalog.Strictest(p.tables); {
+	case t == nil:
+		return catalog.Allow, nil
+	case p.truncate && policy != catalog.Allow:
+		return catalog.Reject, truncateRefused(t)
+	case policy == catalog.Reject:
+		return catalog.Reject, statement.WithoutLock(t)
+	default:
+		return policy, nil
+	}
+}
+
+// truncateRefused returns the error for a TRUNCATE of a critical table, unless its policy is Allow:
+// no lock covers all of its keys.
+func truncateRefused(t *catalog.Table) *wire.Failure {
+	return wire.Invalid("MUSIC_REFUSED: %s is critical: TRUNCATE would remove the fences with the data: delete its keys, or let plain writes through for that time (unlocked=allow)", t)
+}
+
+// ordinary reports whether the statement is a write that can be forwarded as its tables are now.
+func (p *preparedStatement) ordinary() bool {
+	policy, f := p.currentPolicy()
+	return p.kind == classify.Writes && f == nil && policy == catalog.Allow
+}
+
+// written returns the names of the tables that the statement writes.
+func (p *preparedStatement) written() (names [][2]string) {
+	for _, t := range p.tables {
+		names = append(names, [2]string{t.Keyspace, t.Name})
+	}
+	return names
 }

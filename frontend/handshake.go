@@ -115,6 +115,19 @@ func (c *conn) decideStartup(e wire.Envelope) decision {
 	return watched(&watch{kind: watchLogin})
 }
 
+// pythonPatience is how long an answer to the Python driver may take: it gives up after ten
+// seconds.
+const pythonPatience = 8 * time.Second
+
+// patienceOf returns how long the driver of that name waits for an answer, less a margin; 0 if that
+// is not known.
+func patienceOf(driver string) time.Duration {
+	if strings.Contains(strings.ToLower(driver), "python") {
+		return pythonPatience
+	}
+	return 0
+}
+
 // readOptions reads the options of STARTUP, with names in upper case: Cassandra ignores their case.
 func readOptions(body []byte) (map[string]string, error) {
 	written, err := primitive.ReadStringMap(bytes.NewReader(body))

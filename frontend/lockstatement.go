@@ -376,20 +376,3 @@ func (a *lockExecution) perKey() (batch *lockedBatch, f *wire.Failure) {
 	b.count()
 	return b, nil
 }
-
-// executeSeveral executes a BATCH text of plain writes on several tables, as the equivalent BATCH
-// message.
-func (c *conn) executeSeveral(e wire.Envelope, a lockExecution) error {
-	b, f := a.message()
-	switch {
-	case f != nil:
-	case b.served() && b.firstLocked() != nil:
-		f = b.run(true)
-	default:
-		f = b.withoutLock(e).run()
-	}
-	if f != nil {
-		return c.answer(e, f)
-	}
-	return nil
-}

@@ -13,6 +13,7 @@ import (
 	"music/frontend/catalog"
 	"music/frontend/classify"
 	"music/frontend/relay"
+	"music/frontend/statement"
 	"music/frontend/topology"
 	"music/frontend/wire"
 	"music/rewrite"
@@ -191,6 +192,12 @@ func (c *conn) learn(e wire.Envelope, w watch) (wire.Envelope, error) {
 		c.server.prepared.add(preparedID(result.PreparedQueryId), &entry, c.share)
 	}
 	return e, nil
+}
+
+// plainWrite reports whether the statement is a write without a lock reference.
+func (p *preparedLockStatement) plainWrite() bool {
+	s := statement.Statement{Parsed: p.statement}
+	return s.PlainWrite()
 }
 
 // ownID returns the proxy's own id for a statement. It depends only on keyspace and text, so that it is the

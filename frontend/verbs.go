@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/datatype"
@@ -21,19 +20,6 @@ import (
 	"music/musiccore"
 	"music/rewrite"
 )
-
-// pythonPatience is how long an answer to the Python driver may take: it gives up after ten
-// seconds.
-const pythonPatience = 8 * time.Second
-
-// patienceOf returns how long the driver of that name waits for an answer, less a margin; 0 if that
-// is not known.
-func patienceOf(driver string) time.Duration {
-	if strings.Contains(strings.ToLower(driver), "python") {
-		return pythonPatience
-	}
-	return 0
-}
 
 // verb carries out LOCK and UNLOCK.
 func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failure {
