@@ -250,6 +250,20 @@ func TestListsAreBounded(t *testing.T) {
 	assert.Eventually(t, func() bool { return r.server.answers.InUse() == 0 }, patience, time.Millisecond)
 }
 
+// No list is made for a client that is gone, however many it has asked for: each takes up to a second and one of the places that all clients
+// share, and the proxy's end waits for it.
+func TestNoListIsMadeForAClientThatIsGone(t *testing.T) {
+	m := newMemoryConn(t, d4(), false)
+	locks := countingLists{asked: make(chan struct{}, 100), made: make(chan struct{})}
+	close(locks.made)
+	m.server.Locks = locks
+	m.end(errClientClosed)
+	for range cap(locks.asked) {
+		assert.Nil(t, m.listInTurn(1, musiccore.Key{}))
+	}
+	assert.Empty(t, locks.asked)
+}
+
 // Batches count among the operations of a connection that wait, and a stream on which one waits takes no other request.
 func TestWaitingBatchesAreBounded(t *testing.T) {
 	const most = 20
