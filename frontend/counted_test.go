@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/musiccore"
 )
 
 // holds waits until so many bytes of requests are counted: at least, or none.
@@ -142,6 +143,48 @@ func TestWhatWaitsTakesWhatIsCounted(t *testing.T) {
 			m.end(errClientClosed)
 			m.abandon()
 			m.children.Wait()
+		})
+	}
+}
+
+// heldUnlocks give the answer to UNLOCK, too, when the test says so.
+type heldUnlocks struct{ *delayedLocks }
+
+// Unlock implements Locker.
+func (h heldUnlocks) Unlock(_ musiccore.Key, _ musiccore.LockRef, _ musiccore.Client, done func(musiccore.Answer)) (musiccore.Answer, bool) {
+	h.held <- func() { done(musiccore.Answer{}) }
+	return musiccore.Answer{}, false
+}
+
+// Force implements Locker.
+func (h heldUnlocks) Force(_ musiccore.Key, _ Force, done func(musiccore.Answer)) {
+	h.held <- func() { done(musiccore.Answer{}) }
+}
+
+// List implements LockLister.
+func (heldUnlocks) List(musiccore.Key) ([]musiccore.Listing, []string) { return nil, nil }
+
+// The key of a verb that waits is counted.
+func TestTheKeyOfAVerbIsCounted(t *testing.T) {
+	const length = 60_000
+	of := " bank.accounts WHERE id = '" + strings.Repeat("x", length) + "'"
+	for name, text := range map[string]string{
+		"LOCK": "LOCK" + of, "UNLOCK": "UNLOCK" + of + " USING LOCK 1", "FORCE": "UNLOCK" + of + " FORCE", "LIST": "LIST LOCKS ON" + of,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, core := holdingRig(t)
+			core.holds, r.server.Locks = true, heldUnlocks{core}
+			client, _ := r.login(d4())
+			r.server.each(func(c *conn) { c.listing <- struct{}{} })
+			client.send(1, query(text))
+			give := func() { r.server.each(func(c *conn) { <-c.listing }) }
+			if name != "LIST" {
+				give = taken(t, core.held)
+			}
+			r.holds(length, "while it waits")
+			give()
+			client.answer(1)
+			r.holds(0, "it is answered")
 		})
 	}
 }

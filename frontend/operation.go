@@ -119,7 +119,9 @@ func (o operation) unlock(k musiccore.Key, ref musiccore.LockRef, finish answere
 	a, ok := o.conn.server.Locks.Unlock(k, ref, o.conn.auditClient(), o.finishWith(finish))
 	if ok {
 		o.finish(func() { finish(a, true) })
+		return
 	}
+	o.keeps(len(k.PK))
 }
 
 // finishWith returns the function that the core calls with an answer that comes later.

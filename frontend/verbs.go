@@ -41,6 +41,7 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 	case s.Parsed.Verb == rewrite.Lock:
 		o.lock(k, q, tell)
 	case force != nil:
+		o.keeps(len(k.PK))
 		c.server.Locks.Force(k, *force, o.finishWith(tell))
 	default:
 		o.unlock(k, ref, tell)
@@ -203,6 +204,7 @@ func (a *lockExecution) list() *wire.Failure {
 	}
 	c.server.Stats.Count(c.id, a.envelope.OpCode, traffic.Answered)
 	o := c.begin(stream)
+	o.keeps(len(only.PK))
 	o.finishLater(func() {
 		c.listing <- struct{}{} // one answer at a time, and only if the client reads its answers
 		defer func() { <-c.listing }()
