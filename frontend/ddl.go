@@ -34,9 +34,7 @@ func (c *conn) checkSchema(text []byte, r classify.Result) *wire.Failure {
 	}
 	switch head := rewrite.ReadHead(text, true).Schema; head.Kind {
 	case rewrite.SchemaTable:
-		name := r.Name.Names()
-		marked = marked || c.server.CriticalByName != nil && c.server.CriticalByName(name[0], name[1])
-		return checkCritical(d, marked, critical)
+		return checkCritical(d, marked || c.criticalByName(r.Name.Names()), critical)
 	case rewrite.SchemaView:
 		if head.Action == rewrite.Create && bytes.HasPrefix(head.Object.AppendTo(nil, text), []byte(catalog.CompanionPrefix)) {
 			return wire.Invalid("MUSIC_REFUSED: a name that begins with %s is that of a table of locks: give the view another one", catalog.CompanionPrefix)
@@ -48,6 +46,12 @@ func (c *conn) checkSchema(text []byte, r classify.Result) *wire.Failure {
 		return c.checkKeyspace(d, r.Name.Names()[0])
 	}
 	return nil
+}
+
+// criticalByName reports whether a table is critical by the configuration.
+func (c *conn) criticalByName(name [2]string) bool {
+	by := c.server.CriticalByName
+	return by != nil && by(name[0], name[1])
 }
 
 // changeOf returns the table that a schema change names. Cassandra's answer does not name it if
@@ -91,7 +95,7 @@ func (c *conn) makesCritical(text []byte, r classify.Result) (change CriticalCha
 	}
 	d, name := catalog.ReadDDL(text), r.Name.Names()
 	settings, marked, err := catalog.ReadSettings(d.Comment)
-	marked = marked || c.server.CriticalByName != nil && c.server.CriticalByName(name[0], name[1])
+	marked = marked || c.criticalByName(name)
 	change = CriticalChange{Keyspace: name[0], Name: name[1], Settings: settings, Grace: d.Grace}
 	if head.Action == rewrite.Create {
 		change.Key = catalog.CreatedKey(text)
