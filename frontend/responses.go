@@ -76,26 +76,22 @@ func (r *responses) Perform(e wire.Envelope) error {
 	c := (*conn)(r)
 	e = c.showReplicas(e)
 	w := c.unwatch(e.Stream)
-	if w.kind == watchSchema && e.OpCode == primitive.OpCodeResult {
-		return c.performSchema(e, w.change)
-	}
-	if w.kind == watchUnderLock {
+	switch done := e.OpCode == primitive.OpCodeResult; {
+	case w.kind == watchUnderLock:
 		return c.performUnderLock(e, w.sent)
-	}
-	if w.kind == watchProbe && c.grants(e, w.probe) {
+	case w.kind == watchSchema && done:
+		return c.performSchema(e, w.change)
+	case w.kind == watchProbe && c.grants(e, w.probe):
 		defer c.goOn(e.Stream, noStream).end()
 		w.accepted()
 		return nil
-	}
-	if w.kind == watchMade || w.kind == watchValues && e.OpCode == primitive.OpCodeResult {
+	case w.kind == watchMade, w.kind == watchValues && done:
 		defer c.goOn(e.Stream, noStream).end()
 		return w.values(e)
-	}
-	if w.refused != nil {
-		w.refused(e)
-	}
-	if (w.kind == watchPrepare || w.kind == watchLockClause) && c.explain(e, w) {
+	case (w.kind == watchPrepare || w.kind == watchLockClause) && c.explain(e, w):
 		return nil
+	case w.refused != nil:
+		w.refused(e)
 	}
 	e, err := c.answerTo(e, w)
 	if err != nil || e.Raw == nil {
