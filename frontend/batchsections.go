@@ -62,7 +62,7 @@ func (s *lockStatement) severalSections() (bool, *wire.Failure) {
 // severalSections reports whether the BATCH message is a plain write of more than one key, or also
 // writes tables whose writes need no lock.
 func (b *lockedBatch) severalSections() (bool, *wire.Failure) {
-	keys, plain := map[musiccore.Key]bool{}, false
+	keys, plain, locked := map[musiccore.Key]bool{}, false, false
 	for i := range b.children {
 		s := &b.children[i]
 		switch {
@@ -74,21 +74,14 @@ func (b *lockedBatch) severalSections() (bool, *wire.Failure) {
 				return false, f
 			}
 			keys[k] = true
-		case plain || len(keys) > 0:
-			return false, mixedBatch()
 		default:
-			return false, b.allLocked()
+			locked = true
 		}
 	}
-	return plain || len(keys) > 1, nil
-}
-
-// allLocked returns an error unless every statement of the batch is on a critical table.
-func (b *lockedBatch) allLocked() *wire.Failure {
-	if slices.ContainsFunc(b.children, func(s lockStatement) bool { return s.unlockedChild != nil }) {
-		return mixedBatch()
+	if locked && (plain || len(keys) > 0) {
+		return false, mixedBatch()
 	}
-	return nil
+	return plain || len(keys) > 1, nil
 }
 
 // inSections carries out the batch in a section of each of its keys.
