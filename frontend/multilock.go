@@ -210,6 +210,7 @@ func (r *multiLock) lockKey(w *multiLockKey, q musiccore.Request, limit <-chan s
 	a, ok := r.conn.lockUntil(w.Key, q, limit)
 	switch {
 	case !ok, a.Err == musiccore.ErrUnavailable: //nolint:errorlint // if it wraps a cause, more than time was lacking
+		r.conn.unlock(w.Key, q.Ref) // the one that was to be renewed
 		w.grant = musiccore.Grant{State: musiccore.StateBusy}
 	case a.Err != nil:
 		return refusal.OfOperation(a.Err, r.table, r.shown(w))
