@@ -170,7 +170,7 @@ const freeAtOnce = 32
 // lockFree locks those keys that are free, in the order of the text, until it has enough of them:
 // so many at a time as are still lacking, so it never has to give one back.
 func (r *multiLock) lockFree(limit context.Context) (got []*multiLockKey, f *wire.Failure) {
-	for rest := r.keys; f == nil && len(rest) > 0 && len(got) < r.most; {
+	for rest := r.keys; f == nil && len(rest) > 0 && len(got) < r.most && !r.conn.over(); {
 		some := rest[:min(len(rest), r.most-len(got), freeAtOnce)]
 		rest = rest[len(some):]
 		q := r.within(limit)

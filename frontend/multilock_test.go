@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -66,4 +67,22 @@ func TestTheKeysOfALockThatWaitsAreCounted(t *testing.T) {
 	_ = client.Close()
 	give()
 	r.holds(0, "the client is gone")
+}
+
+// For a client that is gone no more locks are asked for.
+func TestNoMoreKeysAreAskedForAClientThatIsGone(t *testing.T) {
+	r, core := patientRig(t, true)
+	r.server.MaxWait = patience
+	var keys []string
+	for i := range 2 * freeAtOnce {
+		keys = append(keys, fmt.Sprintf("'%d'", i))
+	}
+	client, _ := r.login(d4())
+	client.send(1, query("LOCK bank.accounts WHERE id IN ("+strings.Join(keys, ", ")+") SKIP LOCKED"))
+	for range freeAtOnce {
+		taken(t, core.asked)
+	}
+	_ = client.Close()
+	r.end()
+	assert.Empty(t, core.asked)
 }
