@@ -136,8 +136,7 @@ func (w *ownSection) lockGranted(a musiccore.Answer, inPlace bool) *wire.Failure
 // end releases the lock. It may be called more than once.
 func (w *ownSection) end() {
 	if w.ref != 0 && !w.ended.Swap(true) {
-		c := w.waiting.conn
-		c.server.Locks.Unlock(w.key, w.ref, c.auditClient(), func(musiccore.Answer) {})
+		w.waiting.conn.release(w.key, w.ref)
 	}
 }
 

@@ -223,9 +223,7 @@ func (m *batchSections) giveBack(keys []*sectionKey) {
 func (m *batchSections) end() {
 	m.ended.Do(func() {
 		for _, k := range m.keys {
-			if k.ref != 0 {
-				m.conn.server.Locks.Unlock(k.key, k.ref, m.conn.auditClient(), func(musiccore.Answer) {})
-			}
+			m.conn.release(k.key, k.ref)
 		}
 	})
 }

@@ -55,7 +55,7 @@ func (o operation) readUnderLock(k lockedOperation, a musiccore.Answer, ask func
 	k.request.ref = a.Grant.Ref
 	switch {
 	case o.cancelled():
-		c.release(k)
+		c.release(k.request.key, a.Grant.Ref)
 	case a.Err != nil:
 		c.reject(k.header, refusal.OfOperation(a.Err, k.sent.table, 0))
 	case a.Grant.State != musiccore.StateHeld:
@@ -67,10 +67,10 @@ func (o operation) readUnderLock(k lockedOperation, a musiccore.Answer, ask func
 	}
 }
 
-// release releases a reference that its client was never told.
-func (c *conn) release(k lockedOperation) {
-	if k.request.ref != 0 {
-		c.server.Locks.Unlock(k.request.key, k.request.ref, c.auditClient(), func(musiccore.Answer) {})
+// release releases a reference that its client was never told; 0 is none. It does not wait for the answer.
+func (c *conn) release(k musiccore.Key, ref musiccore.LockRef) {
+	if ref != 0 {
+		c.server.Locks.Unlock(k, ref, c.auditClient(), func(musiccore.Answer) {})
 	}
 }
 

@@ -162,9 +162,17 @@ func (c *conn) abandon() {
 func (c *conn) abandonSent(f *sentOperation) {
 	c.endTickets(f, musiccore.OutcomeUnknown)
 	f.done()
-	if f.update != nil && f.update.fresh {
-		c.server.Locks.Unlock(f.key, f.ticket.Ref, c.auditClient(), func(musiccore.Answer) {})
+	c.releaseFresh(f)
+}
+
+// releaseFresh releases the lock that a SELECT … FOR UPDATE has taken, whose client is not told. It reports
+// whether there is one.
+func (c *conn) releaseFresh(f *sentOperation) bool {
+	fresh := f.update != nil && f.update.fresh
+	if fresh {
+		c.release(f.key, f.ticket.Ref)
 	}
+	return fresh
 }
 
 // clientLogBurst and clientLogPeriod bound the log lines per level about connections that end with

@@ -267,8 +267,8 @@ func (c *conn) lockUntil(k musiccore.Key, q musiccore.Request, limit <-chan stru
 		switch {
 		case !late:
 			answered <- a
-		case a.Err == nil && a.Grant.Ref != 0 && q.Ref == 0:
-			c.server.Locks.Unlock(k, a.Grant.Ref, c.auditClient(), func(musiccore.Answer) {})
+		case a.Err == nil && q.Ref == 0:
+			c.release(k, a.Grant.Ref)
 		}
 	})
 	if cancel == nil {

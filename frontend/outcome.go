@@ -109,7 +109,11 @@ func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdi
 			verdict = wait()
 		}
 		waiting.free()
-		return c.answerUnderLock(e, f, o, verdict)
+		raw := c.answerUnderLock(e, f, o, verdict)
+		if raw != nil && waiting.cancelled() && c.releaseFresh(f) {
+			return nil
+		}
+		return raw
 	})
 	return nil
 }

@@ -50,3 +50,62 @@ func TestAKeyThatIsNotRenewedIsReleased(t *testing.T) {
 		}
 	}
 }
+
+// untoldLocks tell what is released.
+type untoldLocks struct {
+	*delayedLocks
+	unlocked chan musiccore.LockRef
+}
+
+func (u *untoldLocks) Unlock(_ musiccore.Key, ref musiccore.LockRef, _ musiccore.Client, _ func(musiccore.Answer)) (musiccore.Answer, bool) {
+	u.unlocked <- ref
+	return musiccore.Answer{}, true
+}
+
+// A lock that is granted when its client's connection has ended is released, unless the client can come back for it.
+func TestALockThatIsGrantedToNobody(t *testing.T) {
+	for text, released := range map[string]int{
+		"LOCK bank.accounts WHERE id = 'x'":                                            1,
+		"LOCK bank.accounts WHERE id = 'x' TOKEN 6d2ac1f6-4d8e-4f7e-9a3b-3c2f7a1f0b11": 0,
+		"LOCK bank.accounts WHERE id = 'x' USING LOCK 9":                               0,
+		"SELECT balance FROM bank.accounts WHERE id = 'x' FOR UPDATE":                  1,
+	} {
+		for _, lost := range []bool{false, true} {
+			core := &untoldLocks{newDelayedLocks(), make(chan musiccore.LockRef, 2)}
+			core.holds = true
+			client, backend := rightsRig(t, core).login(dialect{version: v4})
+			client.send(1, query(text))
+			give := taken(t, core.held)
+			if lost {
+				_ = backend.Close()
+				backendLost(client, 1)
+			} else {
+				_ = client.Close()
+				backend.ended()
+			}
+			give()
+			assert.Len(t, core.unlocked, released, text)
+		}
+	}
+}
+
+// The lock of a SELECT … FOR UPDATE is released if its client is gone before the read may be told.
+func TestForUpdateWhoseReadIsToldToNobody(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		core := &verdictLocks{ended: make(chan musiccore.Outcome, 1), verdicts: make(chan musiccore.Verdict, 1)}
+		g := newGrantingLocks()
+		client, backend := rightsRig(t, struct {
+			Locker
+			OperationGuard
+			LockLister
+		}{g, core, g}).login(d)
+		client.send(1, query("SELECT balance FROM bank.accounts WHERE id = 'x' FOR UPDATE"))
+		backend.answer(1)
+		backend.send(1, balances(bigint(5)))
+		<-core.ended
+		_ = client.Close()
+		backend.ended()
+		core.verdicts <- musiccore.VerdictTell
+		assert.EqualValues(t, 9, taken(t, g.unlocked))
+	})
+}

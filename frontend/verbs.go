@@ -32,7 +32,7 @@ func (a *lockExecution) verb(k musiccore.Key, ref musiccore.LockRef) *wire.Failu
 	if f != nil {
 		return f
 	}
-	told := lockSubject{s.Table, s.Critical.Generation, k, ref, a.warnings}
+	told := lockSubject{s.Table, s.Critical.Generation, k, ref, s.Parsed.Verb == rewrite.Lock && ref == 0 && q.Token == [16]byte{}, a.warnings}
 	c.server.Stats.Count(c.id, a.envelope.OpCode, traffic.Answered)
 	o := c.begin(stream)
 	inPlace := a.inPlace
@@ -55,6 +55,7 @@ type lockSubject struct {
 	generation [16]byte // of the table
 	key        musiccore.Key
 	ref        musiccore.LockRef // the reference that the client has given; 0 = none
+	unnamed    bool              // of a LOCK: the client can come back neither with a reference nor with a token
 	shortened  []string          // a warning for each clause whose value was reduced to a limit
 }
 
@@ -62,6 +63,8 @@ type lockSubject struct {
 func (o operation) tellGrant(stream int16, of lockSubject, a musiccore.Answer, inPlace bool) {
 	c := o.conn
 	switch {
+	case of.unnamed && o.cancelled():
+		c.release(of.key, a.Grant.Ref)
 	case a.Err != nil:
 		o.answer(c.failureEnvelope(stream, refusal.OfOperation(a.Err, of.table, c.server.shown(of.generation, of.key, of.ref))))
 	case inPlace && o.owed():
