@@ -127,6 +127,7 @@ func TestWhatHasNoLock(t *testing.T) {
 	client, backend, core := termsRig(t, dialect{version: v4})
 	for text, says := range map[string]string{
 		"UPDATE bank.accounts USING LOCK 99999999999999999999 SET n = 1 WHERE id = 'x'":                                                      "MUSIC_SYNTAX: USING LOCK takes a bigint, and 99999999999999999999 is too large for one",
+		"LOCK bank.accounts WHERE id = 'x' TOKEN 00000000-0000-0000-0000-000000000000":                                                       "MUSIC_SYNTAX: TOKEN is a uuid that is not zero",
 		"BEGIN BATCH UPDATE bank.accounts USING LOCK 1 SET n = 1 WHERE id = 'x'; APPLY BATCH":                                                "write USING LOCK once, after BEGIN BATCH",
 		"BEGIN BATCH USING LOCK 1 UPDATE bank.accounts SET n = 1 WHERE id = 'x'; UPDATE bank.accounts SET n = 1 WHERE id = 5; APPLY BATCH":   "MUSIC_KEY: ",
 		"BEGIN BATCH USING LOCK 1 UPDATE bank.accounts SET n = 1 WHERE id = 'x'; UPDATE bank.accounts SET n = 1 WHERE id = 'y'; APPLY BATCH": "names two keys",

@@ -135,10 +135,12 @@ func (s *lockStatement) readLockClauses(q *musiccore.Request, l *Limits) (f *wir
 		token, err = rewrite.Encode("uuid", s.Text, st.Token)
 		ok = err == nil
 	}
-	if !ok || len(token) != len(q.Token) {
-		return wire.Invalid("MUSIC_SYNTAX: TOKEN is a uuid, like 123e4567-e89b-12d3-a456-426614174000, without quotes")
+	if ok && len(token) == len(q.Token) {
+		q.Token = [16]byte(token)
 	}
-	q.Token = [16]byte(token)
+	if q.Token == [16]byte{} { // zeros stand for no token, and may be what an application has forgotten to set
+		return wire.Invalid("MUSIC_SYNTAX: TOKEN is a uuid that is not zero, like 123e4567-e89b-12d3-a456-426614174000, without quotes")
+	}
 	return nil
 }
 
