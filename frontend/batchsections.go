@@ -236,7 +236,7 @@ func (m *batchSections) send() *wire.Failure {
 	fenceParameters(&m.parameters, 0, first.first.Critical.Local)
 	k := lockedOperation{header: m.header, body: m.stamped(), request: lockedRequest{parameters: m.parameters}}
 	b := &begunOperation{sent: sentOperation{
-		ticket: first.ticket, table: first.first.Table, key: first.key, generation: first.first.Critical.Generation,
+		ticket: first.ticket, table: first.first.Table, key: first.key, critical: first.first.Critical,
 		severalMutations: true, ownSectionType: m.writeType(), section: m,
 	}}
 	for _, other := range m.keys[1:] {
@@ -274,10 +274,13 @@ func (m *batchSections) forget() {
 }
 
 // closed returns an error if a table whose writes needed no lock when the batch was read needs one now, or
-// may need one, since it was dropped and made anew.
+// may need one, since it was dropped and made anew, or if that of another statement is not what it was read by.
 func (m *batchSections) closed() *wire.Failure {
 	for i := range m.children {
-		if m.of[i] != nil {
+		if s := &m.children[i]; m.of[i] != nil {
+			if !readAlike(s.Table, s.Critical) {
+				return refusal.TryAgain(s.Table, refusal.JustAltered)
+			}
 			continue
 		}
 		for _, name := range m.children[i].unlockedTables {

@@ -36,7 +36,7 @@ type sentOperation struct {
 	key              musiccore.Key
 	update           *forUpdateRead // for SELECT … FOR UPDATE
 
-	generation [16]byte // of the table, for the references that the client is shown
+	critical *catalog.Critical // the state of the table by which the statement was read
 
 	condition      *conditionalWrite   // for a write with IF
 	section        interface{ end() }  // the section made for this write alone, which ends with it; or nil
@@ -201,7 +201,7 @@ func (c *conn) newLockedOperation(h wire.Header, s *lockStatement, q lockedReque
 	q.local = s.Critical.Local
 	k := lockedOperation{
 		header: h.Rewritten(), statement: s.Parsed, request: q,
-		sent: sentOperation{table: s.Table, key: q.key, generation: s.Critical.Generation},
+		sent: sentOperation{table: s.Table, key: q.key, critical: s.Critical},
 	}
 	if s.prepared != nil {
 		k.prepared, k.sent.id = executedID{s.prepared.backendID, s.metadata}, &s.prepared.id
@@ -231,6 +231,10 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 		}
 		return refusal.OfOperation(a.Err, b.sent.table, c.shownReference(&b.sent, k.request.ref))
 	}
+	if f := b.sent.altered(); f != nil {
+		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
+		return f
+	}
 	b.sent.ticket = a.Ticket
 	if x := b.sent.condition; x != nil {
 		x.note(c, &b.sent.ticket)
@@ -248,6 +252,24 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 	}
 	c.server.Stats.Count(c.id, k.header.OpCode, traffic.Fenced)
 	return nil
+}
+
+// altered returns an error if the columns of the table have changed so that the statement, which has waited, may
+// name another key now than the one that is locked.
+func (f *sentOperation) altered() *wire.Failure {
+	switch {
+	case readAlike(f.table, f.critical):
+		return nil
+	case f.ownSectionType != "":
+		return refusal.TryAgain(f.table, refusal.JustAltered)
+	}
+	return wire.Invalid("MUSIC_UNAVAILABLE: %s: %s: nothing was done, try again", f.table, refusal.JustAltered)
+}
+
+// readAlike reports whether a statement that was read by a state of its table is read alike by the present one.
+func readAlike(t *catalog.Table, was *catalog.Critical) bool {
+	now := t.Critical()
+	return now == was || now != nil && now.SameKeys(was)
 }
 
 // expectUnderLock opens the stream of an operation that is to be sent next, and has its answer

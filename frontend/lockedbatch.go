@@ -201,7 +201,7 @@ func (b *lockedBatch) runOnKey(inPlace bool) *wire.Failure {
 			return f
 		case i == 0:
 			named, k.request.key, k.request.local = n, key, s.Critical.Local
-			k.sent.table, k.sent.key, k.sent.generation = s.Table, key, s.Critical.Generation
+			k.sent.table, k.sent.key, k.sent.critical = s.Table, key, s.Critical
 		case key != k.request.key || n != named:
 			return wire.Invalid("MUSIC_REFUSED: a batch under a lock must stay within one %s of one table, %s, under one lock_ref: send one batch for each", s.Critical.Unit(), k.sent.table)
 		}

@@ -228,7 +228,7 @@ func (c *conn) lateWarning(f *sentOperation) []string {
 
 // shownReference returns a reference of an operation as its client sees it; 0 for 0.
 func (c *conn) shownReference(f *sentOperation, ref musiccore.LockRef) int64 {
-	return c.server.shown(f.generation, f.key, ref)
+	return c.server.shown(f.critical.Generation, f.key, ref)
 }
 
 // outcome is the outcome of an operation, as Cassandra's answer shows it.

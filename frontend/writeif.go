@@ -196,7 +196,7 @@ func queryOperation(h wire.Header, w statement.Query, s *statement.Statement, q 
 	q.parameters, q.local = p, s.Critical.Local
 	return lockedOperation{
 		header: h, body: longString(w.Text),
-		request: q, sent: sentOperation{table: s.Table, key: q.key, generation: s.Critical.Generation},
+		request: q, sent: sentOperation{table: s.Table, key: q.key, critical: s.Critical},
 	}
 }
 

@@ -84,6 +84,12 @@ func (c *Critical) SameColumns(other *Critical) bool {
 	return slices.Equal(c.Key, other.Key) && slices.Equal(c.Primary, other.Primary) && maps.Equal(c.Columns, other.Columns) && c.Checked == other.Checked
 }
 
+// SameKeys reports whether statements name the same keys and rows of the same table in both states, and the same of its
+// columns are static: whether what was read in one state and has waited may be carried out in the other.
+func (c *Critical) SameKeys(other *Critical) bool {
+	return c.ID == other.ID && slices.Equal(c.Key, other.Key) && slices.Equal(c.Primary, other.Primary) && slices.Equal(c.Static, other.Static)
+}
+
 // CompanionPrefix begins the name of every table of lock rows (docs/design.md 4).
 const CompanionPrefix = "music_lock_"
 

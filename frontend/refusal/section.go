@@ -31,6 +31,9 @@ const OthersWrite = "others are writing this key"
 // StillBecoming is the reason why a table that is becoming critical cannot be written yet.
 const StillBecoming = "it is not ready yet: its comment has just been changed, and some proxy has not followed"
 
+// JustAltered is the reason why a statement that was read by former columns of its table is not sent.
+const JustAltered = "its columns have just been changed, and what this statement names may be another key now"
+
 // whyUnserved returns a text that tells why a write's section could not be served.
 func whyUnserved(err error) string {
 	switch {
