@@ -231,10 +231,6 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 		}
 		return refusal.OfOperation(a.Err, b.sent.table, c.shownReference(&b.sent, k.request.ref))
 	}
-	if f := b.sent.altered(); f != nil {
-		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
-		return f
-	}
 	b.sent.ticket = a.Ticket
 	if x := b.sent.condition; x != nil {
 		x.note(c, &b.sent.ticket)
@@ -250,12 +246,20 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 		c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		return f
 	}
+	if f := b.sent.altered(); f != nil {
+		if c.unwatch(k.header.Stream).sent != nil {
+			c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused)
+		}
+		c.streams.End(k.header.Stream)
+		return f
+	}
 	c.server.Stats.Count(c.id, k.header.OpCode, traffic.Fenced)
 	return nil
 }
 
 // altered returns an error if the columns of the table have changed so that the statement, which has waited, may
-// name another key now than the one that is locked.
+// name another key now than the one that is locked. It is called when the stream is open, so that either
+// Server.Outstanding sees the operation or the operation sees the change.
 func (f *sentOperation) altered() *wire.Failure {
 	switch {
 	case readAlike(f.table, f.critical):

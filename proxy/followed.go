@@ -15,10 +15,10 @@ func (s *schema) serving(server *frontend.Server) {
 }
 
 // answered reports whether Cassandra has answered the requests that were on their way when a table
-// was closed to plain writes, and what was lent of a table before it changed has been given back. It
-// blocks for at most answerLimit. Until then this proxy has not followed: Cassandra stamps a write
-// without a timestamp when it carries it out, which after a long wait in a queue may be above closed; and
-// a borrower tells success by what this proxy knew when it lent (docs/protocol.md 3.21).
+// was closed to plain writes, or when its keys got other names, and what was lent of a table before it changed
+// has been given back. It blocks for at most answerLimit. Until then this proxy has not followed: Cassandra stamps a
+// write without a timestamp when it carries it out, which after a long wait in a queue may be above closed, and reads
+// a text by the columns of then; and a borrower tells success by what this proxy knew when it lent (docs/protocol.md 3.21).
 func (s *schema) answered(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()

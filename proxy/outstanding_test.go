@@ -49,6 +49,16 @@ func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 		show(catalog.Settings{Unlocked: catalog.Allow}, true)
 		show(catalog.Settings{}, true)
 		assert.Greater(t, looked, before, "closed again")
+		before = looked
+		for _, name := range []string{"id", "k"} { // the first is as before
+			renamed := catalog.Critical{Made: true, Key: []catalog.Column{{Name: name}}}
+			s.tables.Set("bank", "accounts", &catalog.Critical{Made: true, Key: []catalog.Column{{Name: "id"}}})
+			owed.Store(true)
+			s.owed = nil
+			s.show(&dataTable{keyspace: "bank", name: "accounts", Critical: renamed}, "")
+			assert.Equal(t, name == "id", s.answered(t.Context()), name)
+		}
+		assert.Equal(t, before+1, looked, "what was read by the former names")
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		assert.False(t, s.answered(ended))

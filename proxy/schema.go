@@ -40,7 +40,7 @@ type schema struct {
 
 	mu          sync.Mutex                // one refresh at a time
 	outstanding func() (left func() bool) // what clients have on its way to Cassandra: see frontend.Server.Outstanding; nil before there are any
-	owed        func() bool               // of what was on its way when a table was closed to plain writes; nil where none of it is
+	owed        func() bool               // of what was on its way when a table was closed to plain writes, or keys got other names; nil where none of it is
 	applied     appliedSchema             // what was read last …
 	secrets     gocql.UUID                // … and the id of music.secrets then
 	readings    readings
@@ -318,6 +318,9 @@ func (s *schema) show(t *dataTable, refused string) {
 			c := t.Critical
 			c.Closed, c.MaxLease, c.Refused, c.Passing = critical.Closed, critical.MaxLease, critical.Refused, critical.Passing
 			s.tables.Set(t.keyspace, t.name, &c)
+		}
+		if s.outstanding != nil && !t.SameKeys(critical) {
+			s.owed = s.outstanding()
 		}
 		return
 	}
