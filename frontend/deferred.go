@@ -276,12 +276,15 @@ func (s *lockStatement) servedInSection() bool {
 }
 
 // refresh gives the statement the present state of its table, and checks it again if the state has
-// changed.
+// changed. A prepared one is refused if its table is gone, and another one has its name.
 func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
 	same := s.Critical == now
 	s.Critical = now
 	if same && (s.prepared == nil || !s.prepared.refused) {
 		return nil
+	}
+	if s.prepared != nil && s.prepared.remade() {
+		return wire.Unprepared(s.prepared.id[:])
 	}
 	if s.Parsed.Verb == rewrite.Lock {
 		return s.CheckVerb()

@@ -75,3 +75,30 @@ func TestTheTablesOfABatchThatIsNotPrepared(t *testing.T) {
 	assert.IsType(t, &message.Invalid{}, got)
 	assert.Nil(t, r.server.Tables.Find([]byte("bank\x00nosuch")))
 }
+
+// Nor is one that has waited for its table when that is dropped, and another one made.
+func TestAPreparedStatementThatWaitsForATableThatIsDropped(t *testing.T) {
+	four := primitive.NewValue([]byte{0, 0, 0, 5}) // an int, and a text as well
+	for _, text := range []string{conditionalUpdate, "UPDATE bank.accounts SET n = ? WHERE id = ? AND balance = ?"} {
+		for _, batch := range []bool{false, true} {
+			r := newRig(t, func(o *Options) { o.Locks, o.MaxWait = newGrantingLocks(), patience })
+			r.remake(1, "int")
+			client, backend := r.login(dialect{version: v4})
+			id := r.prepare(client, backend, text)
+			now := *r.server.Tables.Of("bank", "accounts").Critical()
+			now.Refused, now.Passing = "its settings change", true
+			r.server.Tables.Set("bank", "accounts", &now)
+			bound := []*primitive.Value{four, primitive.NewValue([]byte("x")), four}
+			if batch {
+				client.send(1, &message.Batch{Children: []*message.BatchChild{{Id: id, Values: bound}}})
+			} else {
+				client.send(1, &message.Execute{QueryId: id, Options: &message.QueryOptions{PositionalValues: bound}})
+			}
+			backend.silent()
+			r.remake(2, "text")
+			f := client.failure(1)
+			require.Equal(t, primitive.ErrorCodeUnprepared, f.GetErrorCode(), "%s: %s", text, f.GetErrorMessage())
+			assert.Equal(t, id, f.(*message.Unprepared).Id, text)
+		}
+	}
+}
