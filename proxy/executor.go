@@ -74,6 +74,7 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 	case musiccore.Apply:
 		return x.apply(ctx, t, c.Key.PK, a)
 	case musiccore.Synch:
+		defer x.tables.synchs.begin()()
 		in, k := x.dataOf(t, c.Key.PK)
 		return synchronise.Run(ctx, in, k, a)
 	case musiccore.ReadStamps:

@@ -31,6 +31,13 @@ func (s *schema) answered(ctx context.Context) bool {
 	return true
 }
 
+// underWay marks what has been read by the present names of columns and is under way: requests of clients, and
+// synchronisations, which read and write a large key in several pieces. left reports whether some of it still is.
+func (s *schema) underWay() (left func() bool) {
+	requests, synchs := s.outstanding(), s.critical.synchs.mark()
+	return func() bool { return requests() || synchs() }
+}
+
 // behind reports whether this proxy has not followed: see answered.
 func (s *schema) behind() bool { return s.owed != nil || s.lentBefore() }
 

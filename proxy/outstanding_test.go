@@ -19,7 +19,7 @@ func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := 0
 		var owed atomic.Bool
-		s := &schema{tables: catalog.NewTables(), heartbeat: &heartbeat{}, cores: func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {}}
+		s := &schema{tables: catalog.NewTables(), critical: newCriticalTables(), heartbeat: &heartbeat{}, cores: func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {}}
 		s.outstanding = func() func() bool {
 			looked++
 			return owed.Load
@@ -59,6 +59,17 @@ func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 			assert.Equal(t, name == "id", s.answered(t.Context()), name)
 		}
 		assert.Equal(t, before+1, looked, "what was read by the former names")
+		end := s.critical.synchs.begin()
+		owed.Store(false)
+		s.tables.Set("bank", "accounts", &catalog.Critical{Made: true, Key: []catalog.Column{{Name: "id"}}})
+		s.show(&dataTable{keyspace: "bank", name: "accounts", Critical: catalog.Critical{Made: true, Key: []catalog.Column{{Name: "k"}}}}, "")
+		assert.False(t, s.answered(t.Context()), "a key is being synchronised")
+		later := s.critical.synchs.begin()
+		end()
+		assert.True(t, s.answered(t.Context()), "what began later has read the present names")
+		later()
+		owed.Store(true)
+		s.owed = owed.Load
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		assert.False(t, s.answered(ended))

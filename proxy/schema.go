@@ -320,7 +320,7 @@ func (s *schema) show(t *dataTable, refused string) {
 			s.tables.Set(t.keyspace, t.name, &c)
 		}
 		if s.outstanding != nil && !t.SameKeys(critical) {
-			s.owed = s.outstanding()
+			s.owed = s.underWay()
 		}
 		return
 	}

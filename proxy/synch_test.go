@@ -55,14 +55,21 @@ func unevenPartition(atOnce int32) func(asked) message.Message {
 // fewer rows.
 func TestAPartitionOfUnevenRowsIsSynchronised(t *testing.T) {
 	for _, atOnce := range []int32{100, 80, 1} {
-		n := startCQLNode(t, unevenPartition(atOnce))
-		table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{1}}}
 		tables := newCriticalTables()
+		answer := unevenPartition(atOnce)
+		n := startCQLNode(t, func(a asked) message.Message {
+			if a.text == "BATCH" {
+				assert.True(t, tables.synchs.mark()(), "a change of the key's names waits for it")
+			}
+			return answer(a)
+		})
+		table := &dataTable{keyspace: "bank", name: "t", Critical: catalog.Critical{ID: [16]byte{1}}}
 		tables.set(map[[16]byte]*dataTable{table.ID: table})
 		x := &executor{session: n.session, tables: tables}
 		r := x.do(t.Context(), musiccore.Command{Key: musiccore.Key{Table: table.ID, PK: string(bigint(9)[4:])}, Action: musiccore.Synch{Fence: 100}})
 		require.NoError(t, r.Cause, atOnce)
 		assert.Equal(t, musiccore.StatusDone, r.Status)
+		assert.False(t, tables.synchs.mark()())
 		var written []asked
 		for _, a := range n.take() {
 			written = append(written, a.batch...)
