@@ -325,37 +325,32 @@ func untilApply(h *harness, s *fakeStore) (CommandID, Apply) {
 // this proxy to follow a change.
 func TestNobodyGetsAReferenceBeforeTheTableIsReadForTheSession(t *testing.T) {
 	h := newHarness(t)
-	s := newFakeStore(h)
 	h.collect(h.core.Strict(h.time(), h.table, false, h.session.ID()))
 	h.session.End()
-	h.session = NewSession(session(7), h.opts)
-	h.collect(h.core.Rejoin(h.time(), h.session))
-	h.beat()
-	op := h.lock(Request{Wait: time.Minute})
-	h.runFor(s, time.Second)
-	h.expectWaiting(op)
-	require.Nil(t, s.row)
-	h.collect(h.core.Strict(h.time(), h.table, false, session(1)))
-	h.runFor(s, time.Second)
-	h.expectWaiting(op)
-	h.collect(h.core.Strict(h.time(), h.table, false, h.session.ID()))
-	s.answerAll()
-	h.expectState(op, StateHeld)
+	expectReferencesOnceRead(h)
 }
 
 // The same is true of a table that became critical, and was read, while there was no session.
 func TestNobodyGetsAReferenceOfATableThatWasReadForNoSession(t *testing.T) {
 	h := newHarness(t)
-	s := newFakeStore(h)
 	h.session.End()
 	h.collect(h.core.Strict(h.time(), h.table, false, SessionID{}))
+	expectReferencesOnceRead(h)
+}
+
+// expectReferencesOnceRead begins a new session, and expects the first reference when the table has been read for it.
+func expectReferencesOnceRead(h *harness) {
+	s := newFakeStore(h)
 	h.session = NewSession(session(7), h.opts)
 	h.collect(h.core.Rejoin(h.time(), h.session))
 	h.beat()
 	op := h.lock(Request{Wait: time.Minute})
 	h.runFor(s, time.Second)
 	h.expectWaiting(op)
-	require.Nil(t, s.row)
+	require.Nil(h.t, s.row)
+	h.collect(h.core.Strict(h.time(), h.table, false, session(1)))
+	h.runFor(s, time.Second)
+	h.expectWaiting(op)
 	h.collect(h.core.Strict(h.time(), h.table, false, h.session.ID()))
 	s.answerAll()
 	h.expectState(op, StateHeld)
