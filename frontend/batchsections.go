@@ -253,10 +253,9 @@ func (m *batchSections) send() *wire.Failure {
 		return f
 	}
 	if f := m.closed(); f != nil {
-		if c.unwatch(stream).sent != nil {
+		if c.takeBack(stream) {
 			m.giveBack(m.keys)
 		}
-		c.streams.End(stream)
 		return f
 	}
 	c.server.Stats.Count(c.id, m.header.OpCode, traffic.Fenced)

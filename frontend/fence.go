@@ -247,10 +247,9 @@ func (c *conn) stamp(k *lockedOperation, b *begunOperation, a musiccore.Answer) 
 		return f
 	}
 	if f := b.sent.altered(); f != nil {
-		if c.unwatch(k.header.Stream).sent != nil {
+		if c.takeBack(k.header.Stream) {
 			c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused)
 		}
-		c.streams.End(k.header.Stream)
 		return f
 	}
 	c.server.Stats.Count(c.id, k.header.OpCode, traffic.Fenced)
@@ -291,6 +290,14 @@ func (c *conn) expectUnderLock(stream int16, b *begunOperation) *wire.Failure {
 		return &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: the connection has ended; nothing was done"} // no goroutine would see the answer
 	}
 	return nil
+}
+
+// takeBack closes the stream of an operation that is not sent after all. It reports whether its tickets are still to be
+// ended: the end of the connection may have ended them.
+func (c *conn) takeBack(stream int16) bool {
+	watched := c.unwatch(stream).sent != nil
+	c.streams.End(stream)
+	return watched
 }
 
 // appendTo appends the request in wire form.
