@@ -152,7 +152,7 @@ func TestAStartAtANodeThatIsBehind(t *testing.T) {
 			"SELECT keyspace_name, table_name, id": rowOf("keyspace_name", []byte("k"), "table_name", []byte("t"), "id", id[:], "comment", []byte{}, "flags", nil,
 				"gc_grace_seconds", []byte{0, 15, 0, 0}, "default_time_to_live", make([]byte, 4), "writetime(comment)", bigint(1)),
 			"SELECT keyspace_name, table_name FROM system_virtual": noRow("keyspace_name", "table_name"),
-			"SELECT keyspace_name, view_name FROM system_schema.v": noRow("keyspace_name", "view_name"),
+			"SELECT keyspace_name, base_table_name, view_name":     noRow("keyspace_name", "base_table_name", "view_name"),
 			"SELECT id, closed, settings FROM music.tables":        rowOf("id", id[:], "closed", bigint(5), "settings", settings),
 			"SELECT keyspace_name, table_name, column_name":        noRow("table_name", "column_name"),
 		} {

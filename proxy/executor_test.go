@@ -106,7 +106,7 @@ func TestPartialLockRowIsNoRow(t *testing.T) {
 // followed: it is read again.
 func TestSchemaThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
 	x, _ := openExecutor(t)
-	err := (&schemaReader{session: x.session}).readHindrances(t.Context(), &dataTable{keyspace: "dropped", name: "t"})
+	err := (&schemaReader{session: x.session}).readHindrances(t.Context(), nil, &dataTable{keyspace: "dropped", name: "t"})
 	require.Error(t, err)
 	assert.True(t, readAgain(err), "%v", err)
 	assert.False(t, readAgain(errNoClock))

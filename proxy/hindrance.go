@@ -42,7 +42,7 @@ func (r *schemaReader) readProposed(ctx context.Context, t *dataTable, change fr
 	switch {
 	case errors.Is(err, gocql.ErrNotFound): // the change creates it
 		t.coverCreated(change.Key)
-		return r.readHindrances(ctx, t)
+		return r.readHindrances(ctx, nil, t) // it has no view yet
 	case err != nil:
 		return fmt.Errorf("read table %s: %w", t, err)
 	}
@@ -57,7 +57,11 @@ func (r *schemaReader) readProposed(ctx context.Context, t *dataTable, change fr
 	if err := r.readMode(ctx, t); err != nil {
 		return err
 	}
-	return r.readHindrances(ctx, t)
+	views, err := r.readViews(ctx)
+	if err != nil {
+		return err
+	}
+	return r.readHindrances(ctx, views, t)
 }
 
 // coverCreated calls cover for the key of a table that is about to be created.
@@ -103,8 +107,8 @@ func (r *schemaReader) readMode(ctx context.Context, t *dataTable) error {
 	return nil
 }
 
-// readHindrances sets Refused where a table's keyspace, or a view, keeps it from being locked.
-func (r *schemaReader) readHindrances(ctx context.Context, tables ...*dataTable) error {
+// readHindrances sets Refused where a table's keyspace, or one of the views, keeps it from being locked.
+func (r *schemaReader) readHindrances(ctx context.Context, views []view, tables ...*dataTable) error {
 	durable := map[string]bool{}
 	iter := r.ask("SELECT keyspace_name, durable_writes FROM system_schema.keyspaces").IterContext(ctx)
 	var keyspace string
@@ -122,25 +126,25 @@ func (r *schemaReader) readHindrances(ctx context.Context, tables ...*dataTable)
 		case !yes:
 			t.Refused = "its keyspace has durable_writes = false: ALTER KEYSPACE " + rewrite.Quote(t.keyspace) + " WITH durable_writes = true"
 		}
-	}
-	return r.readViews(ctx, tables)
-}
-
-// readViews sets Refused where a materialised view is on a table.
-func (r *schemaReader) readViews(ctx context.Context, tables []*dataTable) error {
-	views := map[[2]string]string{}
-	iter := r.ask("SELECT keyspace_name, base_table_name, view_name FROM system_schema.views").IterContext(ctx)
-	var base [2]string
-	for view := ""; iter.Scan(&base[0], &base[1], &view); {
-		views[base] = view
-	}
-	if err := iter.Close(); err != nil {
-		return fmt.Errorf("read views: %w", err)
-	}
-	for _, t := range tables {
-		if view, there := views[[2]string{t.keyspace, t.name}]; there {
-			t.Refused = fmt.Sprintf("materialised view %s is on it: DROP MATERIALIZED VIEW %s.%s", view, rewrite.Quote(t.keyspace), rewrite.Quote(view))
+		if i := slices.IndexFunc(views, func(v view) bool { return v.keyspace == t.keyspace && v.base == t.name }); i >= 0 {
+			t.Refused = fmt.Sprintf("materialised view %s is on it: DROP MATERIALIZED VIEW %s.%s", views[i].name, rewrite.Quote(t.keyspace), rewrite.Quote(views[i].name))
 		}
 	}
 	return nil
+}
+
+// view is a materialised view.
+type view struct{ keyspace, base, name string }
+
+// readViews reads all materialised views.
+func (r *schemaReader) readViews(ctx context.Context) (all []view, err error) {
+	iter := r.ask("SELECT keyspace_name, base_table_name, view_name FROM system_schema.views").IterContext(ctx)
+	var v view
+	for iter.Scan(&v.keyspace, &v.base, &v.name) {
+		all = append(all, v)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read views: %w", err)
+	}
+	return all, nil
 }

@@ -78,8 +78,15 @@ func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
 		return c, err
 	}
 	c.applied = appliedSchema{digest: digest, rules: rules.CriticalRules()}
-	if c.names, err = r.readOthers(ctx); err != nil {
+	if c.names, err = r.readVirtual(ctx); err != nil {
 		return c, err
+	}
+	views, err := r.readViews(ctx)
+	if err != nil {
+		return c, err
+	}
+	for _, v := range views { // Cassandra says that they cannot be written
+		c.names = append(c.names, [2]string{v.keyspace, v.name})
 	}
 	for _, t := range all {
 		c.names = append(c.names, [2]string{t.keyspace, t.name})
@@ -94,12 +101,12 @@ func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
 		}
 		c.critical = append(c.critical, t)
 	}
-	return c, r.readDetails(ctx, c.critical, companions)
+	return c, r.readDetails(ctx, c.critical, companions, views)
 }
 
 // readDetails reads everything else about critical tables. Every schema change waits for that, so no
 // statement is sent for each table, but for DESCRIBE.
-func (r *schemaReader) readDetails(ctx context.Context, critical []*dataTable, companions map[[2]string]companion) error {
+func (r *schemaReader) readDetails(ctx context.Context, critical []*dataTable, companions map[[2]string]companion, views []view) error {
 	if len(critical) == 0 {
 		return nil
 	}
@@ -116,21 +123,18 @@ func (r *schemaReader) readDetails(ctx context.Context, critical []*dataTable, c
 			return err
 		}
 	}
-	return r.readHindrances(ctx, critical...)
+	return r.readHindrances(ctx, views, critical...)
 }
 
-// readOthers reads the names of what a write can name and is not in system_schema.tables: virtual tables, some of which
-// can be written, and materialised views, of which Cassandra says that they cannot.
-func (r *schemaReader) readOthers(ctx context.Context) (names [][2]string, err error) {
-	for _, list := range []string{"table_name FROM system_virtual_schema.tables", "view_name FROM system_schema.views"} {
-		iter := r.ask("SELECT keyspace_name, " + list).IterContext(ctx)
-		var name [2]string
-		for iter.Scan(&name[0], &name[1]) {
-			names = append(names, name)
-		}
-		if err := iter.Close(); err != nil {
-			return nil, fmt.Errorf("read %s: %w", list, err)
-		}
+// readVirtual reads the names of virtual tables, some of which can be written.
+func (r *schemaReader) readVirtual(ctx context.Context) (names [][2]string, err error) {
+	iter := r.ask("SELECT keyspace_name, table_name FROM system_virtual_schema.tables").IterContext(ctx)
+	var name [2]string
+	for iter.Scan(&name[0], &name[1]) {
+		names = append(names, name)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read virtual tables: %w", err)
 	}
 	return names, nil
 }

@@ -56,9 +56,6 @@ func (p playedSchema) answer(a asked) message.Message {
 	case "system_schema.column_masks":
 		return p.only(6, a, "keyspace_name", "table_name", "column_name")
 	case "system_schema.views":
-		if !strings.Contains(a.text, "base_table_name") {
-			return p.only(4, a, "keyspace_name", "view_name")
-		}
 		return p.only(4, a, "keyspace_name", "base_table_name", "view_name")
 	case "music.tables":
 		return p.only(5, a, "id", "closed", "settings")
