@@ -27,6 +27,48 @@ func (k *key) enqueue(now Now) {
 	}
 }
 
+// newKeysInRow is after how many new keys of a table in a row the lock row of the next key is not read
+// before it is enqueued. Each time that was wrong the number is doubled, at most wrongGuesses times:
+// among keys of which some are old such a guess would cost more than the reads that it saves.
+const (
+	newKeysInRow = 4
+	wrongGuesses = 8
+)
+
+// presumeAbsent has an Enqueue go without a read of the lock row, if the table's last keys were new.
+// If there is a row the INSERT is refused, and the read after it shows the row.
+func (k *key) presumeAbsent() {
+	if k.view.state != rowUnread || k.view.read.cmd != 0 || len(k.queue.unnumbered) == 0 {
+		return
+	}
+	if f := k.c.tables[k.id.Table]; f.newKeys >= newKeysInRow<<f.wrongGuesses {
+		k.view.state = rowAbsent
+	}
+}
+
+// noteNewKey remembers whether a key of the table had no lock row when it was locked first here.
+func (k *key) noteNewKey(isNew bool) {
+	k.learn(func(f *tableFacts) {
+		if !isNew {
+			f.newKeys = 0
+		} else if f.newKeys < newKeysInRow<<wrongGuesses {
+			f.newKeys++
+		}
+	})
+}
+
+// insertRefused notes that a lock row has been there before the Enqueue that was to make it: from
+// another proxy's at the same time, or for long.
+func (k *key) insertRefused() {
+	k.endUnfenced()
+	k.noteNewKey(false)
+	if k.view.row.Epoch >= k.lwt.termEpoch()-Stamp(rivalWait/time.Microsecond) {
+		k.waitForRival()
+		return
+	}
+	k.learn(func(f *tableFacts) { f.wrongGuesses = min(f.wrongGuesses+1, wrongGuesses) })
+}
+
 // releaseWillEnqueue reports whether the unnumbered entries can wait for the Release of the term
 // that is here, which enqueues them: sections are short, so it comes within Options.Retain, and no
 // client has to be told anything before.

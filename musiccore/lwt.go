@@ -175,9 +175,7 @@ func (k *key) superseded(now Now) {
 // unnumbered again.
 func (k *key) dropLWT() {
 	if k.lwt.swap.If.What == IfAbsent {
-		k.endUnfenced() // somebody else has made the lock row
-		k.noteNewKey(false)
-		k.waitForRival()
+		k.insertRefused()
 	}
 	k.queue.requeue(k.lwt.entries)
 	k.lwt = nil

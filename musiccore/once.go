@@ -21,9 +21,6 @@ const notOnceFor = 32
 // rivalWait bounds how long an Enqueue waits for the statement of another proxy.
 const rivalWait = 500 * time.Millisecond
 
-// newKeysInRow is after how many new keys in a row the lock row of the next key is not read first.
-const newKeysInRow = 4
-
 // once is an entry whose Enqueue has made the lock row, and released the reference. It stays among
 // the unnumbered ones until the stamps of the key are known. If these do not allow its statement,
 // it is enqueued again like any other.
@@ -177,23 +174,4 @@ func (v *view) enqueuesFrom() *Row {
 	better := *r
 	better.Dirty, better.Unfenced = v.settled.unfenced, v.settled.unfenced
 	return &better
-}
-
-// presumeAbsent has a lock for one statement go without a read of the lock row, if the table's last
-// keys were new.
-func (k *key) presumeAbsent() {
-	if k.view.state == rowUnread && k.view.read.cmd == 0 && len(k.queue.unnumbered) > 0 && k.queue.unnumbered[0].once != 0 && k.c.tables[k.id.Table].newKeys >= newKeysInRow {
-		k.view.state = rowAbsent
-	}
-}
-
-// noteNewKey remembers whether a key of the table had no lock row when it was locked first here.
-func (k *key) noteNewKey(isNew bool) {
-	k.learn(func(f *tableFacts) {
-		if !isNew {
-			f.newKeys = 0
-		} else if f.newKeys < newKeysInRow {
-			f.newKeys++
-		}
-	})
 }

@@ -46,6 +46,9 @@ func (p *proxy) boot() {
 	p.setOptions()
 	p.newSession()
 	p.core = New(p.session, p.opts)
+	if (p.n+p.life)%2 == 0 { // as if the keys before had been new
+		p.core.tables[[16]byte{}] = tableFacts{newKeys: newKeysInRow}
+	}
 	p.take(p.core.Closed(p.time(), [16]byte{}, p.s.closed))
 	p.take(p.core.Strict(p.time(), [16]byte{}, p.s.strict, p.session.ID()))
 	p.beat()

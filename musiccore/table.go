@@ -11,12 +11,13 @@ type tableFacts struct {
 	altered Stamp // when Altered was called last: lower stamps may be hidden by a column that was added again
 	hidden  Stamp // as Altered was told
 	tableMode
-	first     LockRef       // no reference of the table lies below
-	lease     time.Duration // the client lease of its locks; 0: Options.ClientLease
-	aheadTold time.Duration // when it was last told that an epoch is far ahead of the clock; 0: never
-	putsFirst bool          // at its last new key here
-	newKeys   uint8         // how many keys in a row were new here, as far as newKeysInRow
-	notOnce   uint8         // for how many keys locks of one statement are ordinary
+	first        LockRef       // no reference of the table lies below
+	lease        time.Duration // the client lease of its locks; 0: Options.ClientLease
+	aheadTold    time.Duration // when it was last told that an epoch is far ahead of the clock; 0: never
+	putsFirst    bool          // at its last new key here
+	notOnce      uint8         // for how many keys locks of one statement are ordinary
+	newKeys      uint16        // how many keys in a row were new here, as far as that matters
+	wrongGuesses uint8         // how often a key was taken for a new one that was none, as far as that matters
 }
 
 // tableMode says whether operations are checked by the clock or by the lock row (docs/design.md 4,
