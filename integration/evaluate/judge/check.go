@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -22,8 +23,8 @@ const (
 	AfterTaken Fault = "acknowledged after the section was taken away"
 	// LostPut: a get returned what an acknowledged put had replaced.
 	LostPut Fault = "an acknowledged put is lost"
-	// LatePut: a get returned a put of an earlier section after a later section had read or written
-	// something else, and the put had not been acknowledged before.
+	// LatePut: a get returned a put, its own section's or that of an earlier one, after a later section had
+	// read or written something else, and the put had not been acknowledged before.
 	LatePut Fault = "a put of an ended section came late"
 	// Neither: a get returned what no put left there: nothing, a refused put, or what nobody put.
 	Neither Fault = "a read of neither value"
@@ -173,7 +174,7 @@ func latest(ops []Op) []Violation {
 	i := sort.Search(len(gets)-1, func(i int) bool {
 		return porcupine.CheckOperationsTimeout(register(), bounded(until(ops, gets[i].Returned)), checkLimit) == porcupine.Illegal
 	})
-	return []Violation{why(until(ops, gets[i].Returned), gets[i])}
+	return []Violation{why(ops, gets[i])}
 }
 
 // until returns the operations that had been called by a time, with what was known then.
@@ -191,33 +192,60 @@ func until(ops []Op, at time.Duration) (all []Op) {
 	return all
 }
 
-// why returns what an inexplicable get contradicts.
+// why returns what an inexplicable get contradicts: the put that it returned, and what came after that.
 func why(ops []Op, g Op) Violation {
-	var read, newest *Op
+	sections := holdings(ops)
+	var read *Op
 	for i, o := range ops {
 		if o.Kind == Put && o.Value == g.Value && o.Outcome != Refused {
 			read = &ops[i]
 		}
-		if o.Kind == Put && o.Outcome == Done && o.Returned < g.Returned && (newest == nil || o.Returned > newest.Returned) {
-			newest = &ops[i]
-		}
 	}
-	fault := Neither
+	newest := replaced(ops, sections, read, g)
+	fault, after := Neither, newest
 	switch {
-	case g.Value == "" && newest != nil || read != nil && read.Outcome == Done && newest != nil && newest != read:
+	case newest != nil && (read == nil && g.Value == "" || read != nil && read.Outcome == Done):
 		fault = LostPut
-	case read != nil && read.id() != g.id():
+	case read != nil:
 		fault = LatePut
+		after = cmp.Or(decides(ops, sections, *read, g), newest)
 	}
 	v := Violation{Fault: fault}
-	for _, o := range []*Op{read, newest} {
-		if o != nil && !slices.Contains(v.Ops, *o) {
+	for _, o := range []*Op{read, after} {
+		if o != nil {
 			v.Ops = append(v.Ops, *o)
 		}
 	}
-	slices.SortFunc(v.Ops, func(a, b Op) int { return int(min(max(a.Called-b.Called, -1), 1)) })
 	v.Ops = append(v.Ops, g)
 	return v
+}
+
+// replaced returns the acknowledged put called last of those that were called when the one that a get returned, if it was of any, had
+// been acknowledged, and took effect before the get; nil if there is none.
+func replaced(ops []Op, sections map[[2]int]holding, read *Op, g Op) (newest *Op) {
+	for i, o := range ops {
+		if o.Kind != Put || o.Outcome != Done || o.Value == g.Value || ended(ops, sections, o) >= g.Called {
+			continue
+		}
+		if (read == nil || read.Returned < o.Called) && (newest == nil || o.Called > newest.Called) {
+			newest = &ops[i]
+		}
+	}
+	return newest
+}
+
+// decides returns the first acknowledged operation of a later section that was called after a put, and before a get that returned it,
+// and read or wrote something else; nil if there is none.
+func decides(ops []Op, sections map[[2]int]holding, put, g Op) *Op {
+	mine, entered := sections[put.id()]
+	i := slices.IndexFunc(ops, func(o Op) bool {
+		return (o.Kind == Get || o.Kind == Put) && o.Outcome == Done && o.Value != put.Value &&
+			put.Called < o.Called && o.Called < g.Called && entered && mine.before(sections[o.id()])
+	})
+	if i < 0 {
+		return nil
+	}
+	return &ops[i]
 }
 
 // bounded returns the gets and puts with the time within which each took effect, if it did. A put did

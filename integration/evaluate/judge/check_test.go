@@ -124,6 +124,29 @@ func TestSlowAcknowledgements(t *testing.T) {
 	}
 }
 
+// A put of an overtaken section that is acknowledged, and read by itself, came late: it is no value that nobody put.
+func TestALatePutOfItsOwnSection(t *testing.T) {
+	h := told(step{1, Enter, "", ""}, step{1, Put, "a", ""}, step{2, Enter, "", ""}, step{2, Get, "", ""}, step{2, Put, "b", ""}, step{1, Get, "a", ""})
+	slow := h.Ops()[1]
+	slow.Returned = 10*time.Second + 1 // acknowledged when the later section had put
+	h.Add(slow)
+	all := h.Check()
+	assert.Equal(t, []Fault{TwoHolders, LatePut}, faults(all))
+	const want = "a put of an ended section came late\n\tclient 1 section 1: put k \"a\", 3s–10.000000001s, done\n\tclient 2 section 3: get k \"\", 7s–8s, done\n\tclient 1 section 1: get k \"a\", 11s–12s, done"
+	assert.Equal(t, want, all[1].String())
+}
+
+// A put that is acknowledged only after a later section has read what was there before it is lost, also where nobody reads again.
+func TestAPutThatIsAcknowledgedTooLate(t *testing.T) {
+	h := told(step{1, Enter, "", ""}, step{1, Put, "a", ""}, step{1, Put, "b", ""}, step{2, Enter, "", ""}, step{2, Get, "a", ""})
+	slow := h.Ops()[2]
+	slow.Returned = 20 * time.Second
+	h.Add(slow)
+	all := h.Check()
+	assert.Equal(t, []Fault{LostPut}, faults(all))
+	assert.Equal(t, []Op{h.Ops()[1], h.Ops()[2], h.Ops()[4]}, all[0].Ops)
+}
+
 // A violation names the operations that contradict each other.
 func TestViolationsAreTold(t *testing.T) {
 	h := told(step{1, Enter, "", ""}, step{1, Put, "a", ""}, step{1, Put, "b", ""}, step{1, Get, "a", ""})
