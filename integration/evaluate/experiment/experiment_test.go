@@ -208,6 +208,22 @@ func TestReasons(t *testing.T) {
 	}, verdicts)
 }
 
+// What the paper has at one point stands there, and nowhere else: of sections of one put it says that ZooKeeper does more of them.
+func TestThePaperAtAPoint(t *testing.T) {
+	f := &Figure{Name: "fig6a", Profile: "IUs", Paxos: "v2"}
+	for _, x := range []string{onePut, "10 puts"} {
+		for _, system := range []string{MUSIC, ZooKeeper} {
+			f.add(system, x, map[string]float64{"puts": 1})
+		}
+	}
+	r := &Report{Figures: []*Figure{f}}
+	r.Define()
+	page := r.Markdown(nil, nil)
+	for _, want := range []string{"| MUSIC : ZooKeeper | 1 put | puts | 1.00 | 0.3 (885 to ~3,000 a second) |", "| MUSIC : ZooKeeper | 10 puts | puts | 1.00 | 1.4–2.3 |"} {
+		assert.Equal(t, 2, strings.Count(page, want), want)
+	}
+}
+
 // Claims are those of the program that reads a report.
 func TestDefine(t *testing.T) {
 	r := &Report{Figures: []*Figure{{Name: "fig4a", Claims: []Claim{{Of: "of before"}}}, {Name: "gone", Claims: []Claim{{Of: "kept"}}}}}

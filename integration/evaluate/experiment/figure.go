@@ -55,13 +55,14 @@ type Row struct {
 
 // Claim is a ratio of two systems of a figure, or the value of one, with the paper's and the product's goal.
 type Claim struct {
-	Of, To string // To is "" where it is no ratio
-	Metric string
-	Paper  string  // "" : nothing
-	Least  float64 // what is aimed at; 0: there is no such bound
-	Most   float64
-	Floor  [2]string // systems that do only what any protocol needs, one or both, for the reason of a claim that is missed
-	Why    string    // the reason, where there are none
+	Of, To  string // To is "" where it is no ratio
+	Metric  string
+	Paper   string    // "" : nothing
+	PaperAt [2]string // a point, and what the paper has there instead
+	Least   float64   // what is aimed at; 0: there is no such bound
+	Most    float64
+	Floor   [2]string // systems that do only what any protocol needs, one or both, for the reason of a claim that is missed
+	Why     string    // the reason, where there are none
 }
 
 // Ratio is a claim as measured at one point.
@@ -70,8 +71,17 @@ type Ratio struct {
 	X      string
 	Values Samples
 	floor  Samples // the ratio that Floor alone has
+	paper  string  // what the paper has at X
 
 	unmeasured string // why there are no values
+}
+
+// paperAt returns what the paper has at a point.
+func (c Claim) paperAt(x string) string {
+	if c.PaperAt[0] == x && c.PaperAt[1] != "" {
+		return c.PaperAt[1]
+	}
+	return c.Paper
 }
 
 // goal returns the goal as text.
@@ -205,8 +215,8 @@ func (f *Figure) points() (all []string) {
 func (f *Figure) ratios() (all []Ratio) {
 	for _, c := range f.Claims {
 		for _, x := range f.points() {
-			r := Ratio{Claim: c, X: x, Values: f.ratioAt(c, x), floor: f.floorAt(c, x)}
-			if r.Values == nil && (c.Paper != "" || c.goal() != "") {
+			r := Ratio{Claim: c, X: x, Values: f.ratioAt(c, x), floor: f.floorAt(c, x), paper: c.paperAt(x)}
+			if r.Values == nil && (r.paper != "" || c.goal() != "") {
 				r.unmeasured = f.noteOf(c, x)
 			}
 			if r.Values != nil || r.unmeasured != "" {

@@ -11,7 +11,7 @@ import (
 // others those of further pages.
 func (r *Report) Markdown(before *Report, plots map[string]string, others ...string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# The evaluation\n\nThe systems that this product stands on, and the product, beside each other: written by `make evaluate`%s.\nNodes, proxies, clients and the emulated network share one machine, last %s, with whatever else runs there: each\nfigure tells how loaded it was, by which command it was measured, and at which commit. A full run keeps a figure that is here with the same settings,\nwhatever the product was then; `--again` measures it anew.\n",
+	fmt.Fprintf(&b, "# The evaluation\n\nThe systems that this product stands on, and the product, beside each other: written by `make evaluate`%s.\nNodes, proxies, clients and the emulated network share one machine, last %s, with whatever else runs there: each\nfigure tells how loaded it was, by which command it was measured, and at which commit. A full run keeps a figure that is here with the same settings,\nwhatever the product was then; `--again` measures it anew. The `evaluate` of the commands is `.run/bin/evaluate`, which `make evaluate` builds;\nit runs in the root of the checkout.\n",
 		r.span(), r.Machine)
 	b.WriteString("\n**Ratios are the result**: both systems of a ratio have had their turns in the same run, round by round. A number is the median of the rounds, with\nthe least and the greatest in brackets. Absolute numbers are those of the machine. The load is how many processes wanted a core in the last minute,\nbefore and after.\n\n| | |\n|---|---|\n")
 	versions := maps.Clone(r.Versions)
@@ -62,9 +62,9 @@ func (r *Report) markdownSummary(b *strings.Builder) {
 		"| figure | profile, Paxos | ratio | at | of | measured | paper or post | aimed at | |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, f := range r.Figures {
 		for _, q := range f.ratios() {
-			if q.Paper != "" || q.goal() != "" {
+			if q.paper != "" || q.goal() != "" {
 				fmt.Fprintf(b, "| [%s](#%s) | %s, %s | %s | %s | %s | %s | %s | %s | %s |\n", f.Name, f.anchor(), f.Profile, f.Paxos, q.name(), q.X, q.Metric, q.Values,
-					q.Paper, q.goal(), q.verdict())
+					q.paper, q.goal(), q.verdict())
 			}
 		}
 	}
@@ -144,7 +144,7 @@ func (f *Figure) markdownRatios(b *strings.Builder, old *Figure) {
 		if old != nil {
 			was = moved(r.Values, old.ratioAt(r.Claim, r.X))
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s%s | %s | %s | %s |\n", r.name(), r.X, r.Metric, r.Values, was, r.Paper, r.goal(), r.verdict())
+		fmt.Fprintf(b, "| %s | %s | %s | %s%s | %s | %s | %s |\n", r.name(), r.X, r.Metric, r.Values, was, r.paper, r.goal(), r.verdict())
 	}
 }
 

@@ -33,7 +33,7 @@ func succession() Experiment {
 			{Of: Ours, To: Lease, Metric: "dies"},
 			{Of: Ours, To: Lease, Metric: "resigns"},
 			{Of: Ours, Metric: "beyond its lease", Most: 1},
-			{Of: Ours, Metric: "resigns in", Most: 2, Why: "a resignation is a lightweight transaction, and then the next one is told and synchronises"},
+			{Of: Ours, Metric: "resigns in", Most: 2, Why: "a resignation is an LWT, which alone takes three (fig5b, v2: leave of the lease), and then the next one has to hear of it"},
 		},
 		Run: func(ctx context.Context, r *Run) error {
 			r.Notes = append(r.Notes, fmt.Sprintf("All rows wait at the same time. A leader at site 1 is silent once it leads; one at site 2 waits for it, and resigns when one at site 3 waits. Aimed at: "+

@@ -17,7 +17,7 @@ func rows() []word {
 		{LWT, "one lightweight transaction (LWT), Cassandra's conditional write, and no lock"},
 		{MUSIC, "the paper's algorithms, as a library over Cassandra"},
 		{MSCP, "the paper's: MUSIC with puts by LWTs (VIII-b)"},
-		{ZooKeeper, "the lock of Curator, and the values in ZooKeeper"},
+		{ZooKeeper, "the lock of Curator (the paper does not say by what its clients lock, or whether), and the values in ZooKeeper; the first put of a key is two writes, one that finds no node and one that makes it"},
 		{MUSICOnZK, "MUSIC before its lock table: locks in ZooKeeper, values in Cassandra"},
 		{Etcd, "the lock of etcd's own library, and the values in etcd"},
 		{EtcdData, "the same lock, and the values in Cassandra"},

@@ -58,7 +58,7 @@ func (r *report) page() string {
 			fmt.Fprintf(&b, "\n%s over %s:\n```\n%s\n```\n", t.Service, t.Over, f.First)
 		}
 	}
-	fmt.Fprintf(&b, "\n`%s`, the product %s, %s, load (processes that wanted a core, before and after) %s, on %d cores. Seed %d: what strikes when depends on it, what meets what also on the machine.\n",
+	fmt.Fprintf(&b, "\n`%s`, the product %s, %s, load (processes that wanted a core, before and after) %s, on %d cores; `evaluate` is `.run/bin/evaluate`, which `make evaluate` builds. Seed %d: what strikes when depends on it, what meets what also on the machine.\n",
 		r.Command, r.Commit, r.When, r.Load, r.Cores, r.Seed)
 	return b.String()
 }
