@@ -105,7 +105,7 @@ func Systems() []System {
 		beyond("MUSIC on ZooKeeper", "MUSIC before its lock table: locks in ZooKeeper, values in Cassandra", zooKeeper, func(at Place, b beside) (*zookeeper.Client, error) {
 			o := store.Options{Hosts: at.Nodes[:1], Keyspace: at.Keyspace, Clock: at.Now, Timeout: storeTimeout}
 			return zookeeper.New(zookeeper.Options{Options: o, Servers: []string{b.Endpoint}, Patience: Lease})
-		}),
+		}).with("gets and puts look for their reference"),
 		beyond("etcd", "a lock of etcd's own, and the values in etcd, written only while the lock is held", etcd, func(_ Place, b beside) (*remote.Client, error) {
 			return remote.Start(b.Program, b.Endpoint, Lease.String())
 		}),
