@@ -39,12 +39,12 @@ func Faults() []Fault {
 			after: 10 * time.Second, strike: holdBack, mend: heal,
 		},
 		{
-			Name: "missed enqueue", How: "nothing that the other nodes send of LWTs reaches that of site 3, but what it asks for itself",
+			Name: "missed enqueue", How: "no prepare and no commit of an LWT that the other nodes send reaches that of site 3: it learns only what it asks for itself",
 			first: true, stays: true, strike: deafen, mend: healNodes,
 		},
-		{Name: "commit lost", How: "60 commits of LWTs are lost", turns: true, strike: rules("drop PAXOS_COMMIT_REQ * 20"), mend: healNodes},
+		{Name: "commit lost", How: "60 commits of LWTs are lost, of all systems together", turns: true, strike: rules("drop PAXOS_COMMIT_REQ * 20"), mend: healNodes},
 		{
-			Name: "answer lost", How: "60 answers to proposals and 60 to writes are lost, and all of a node's to client 1",
+			Name: "answer lost", How: "60 answers to proposals and 60 to writes are lost, of all systems together, and all that anything at site 1 sends to client 1",
 			turns: true, strike: loseAnswers, mend: heal,
 		},
 		{
