@@ -14,7 +14,8 @@
 //  9. nobody is before us: enter
 //  10. leave: remove own id from Numbers and Choosing
 //
-// The post's key is an integer and its id the PID, where "any other unique ID can be used"; here a
+// The post has "column values as boolean" in both families; in Numbers they can only be numbers.
+// Its key is an integer and its id the PID, where "any other unique ID can be used"; here a
 // key is a text, and an id a UUID of each Enter, since PIDs of two hosts may be the same. The PHP
 // code, not the text, gives rows in Choosing a TTL of 300 s and those in Numbers one of 3600 s, and
 // pauses for 100 µs; the TTLs are [Options], and the false of step 5, which has none there, has that

@@ -3,13 +3,15 @@
 // its own.
 //
 //	paper                                             here
-//	"the lock recipe of ZooKeeper", its client in     InterProcessMutex: an ephemeral sequential znode, the
-//	 Java                                              lowest holds, each other watches the one before it
-//	state updates in the critical section             setData of a znode for the key, create at the first
-//	a ZooKeeper server at each site, a client uses     Options.Server
-//	 that of its own
+//	"the number of writes (batch size) in a critical  setData of a znode for the key; the first finds none and
+//	 section"                                          is a create
+//	"3-node (1 node per site), fully replicated"      Options.Server, that of the client's own site
 //
-// The paper does not say what its clients do when a connection breaks. InterProcessMutex does nothing by itself; its documentation
+// The paper says neither how its clients of ZooKeeper lock nor whether they do: "for batch size of 1" it has ~3k a second of them, and
+// 885 of MUSIC. Here they lock, by InterProcessMutex: an ephemeral sequential znode, the lowest holds, each other watches the one before
+// it.
+//
+// Nor does it say what its clients do when a connection breaks. InterProcessMutex does nothing by itself; its documentation
 // "strongly" recommends a ConnectionStateListener, which is Options.Heed: a section in which the connection was suspended or lost is
 // over.
 //

@@ -48,7 +48,7 @@ func TestEtcd(t *testing.T) {
 	t.Run("election", func(t *testing.T) { electsAnother(t, inEtcd) })
 }
 
-// putsLate has the session of a holder end, and the holder put after the next one has.
+// putsLate has a holder's key deleted, as the end of its lease does it, and the holder put after the next one has.
 func putsLate(t *testing.T, o Options) {
 	clients := storetest.NewClients(t)
 	one, err := New(o)

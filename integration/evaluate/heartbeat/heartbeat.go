@@ -24,8 +24,8 @@
 //	  would the locking fall back into the blocking
 //	  mode … random limited sleep periods"
 //
-// TOKEN is a reserved word of Cassandra's, and so quoted. The post does not tell its times; those of
-// Options are ours.
+// TOKEN is a reserved word of Cassandra's, and so quoted. The post creates lwt_lock.token_times and
+// writes to lock.token_times, which is the same. It does not tell its times; those of Options are ours.
 //
 // What breaks it. "delete token" is a plain DELETE of a row that was written under a Paxos ballot. If
 // the client's clock is behind the ballot by more than the section was long, the delete is

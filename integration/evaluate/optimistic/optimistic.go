@@ -95,7 +95,7 @@ func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
 	return h, nil
 }
 
-// sleep returns a random pause, as sleep(rand(1)) in the paper.
+// sleep returns a random pause, as sleep(rand(1)) in the post.
 func (c *Client) sleep() time.Duration { return rand.N(c.o.Sleep) } //nolint:gosec // G404: chance, not secrets
 
 // TryEnter is one attempt: what it has written it deletes again unless it is alone.

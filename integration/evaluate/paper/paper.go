@@ -23,12 +23,15 @@
 //     is true. Options.FlagAsPrinted is the printed line.
 //   - X-A4, createLockRef: "if (guard != null)" is prevGuard; the table's key is lockName in one
 //     statement and key in the other two.
-//   - X-A4, dsPutQuorum: "SET value = {lockRef}" is the value.
+//   - X-A4, dsPutQuorum: "SET value = {lockRef}" is the value; createLockRef: "VALUE" is VALUES.
+//   - X-A4, criticalPut: "(currentTime - startTime) > T" rejects; VI has "≥ T", which v2s needs (X-A2).
+//   - IV-B: forcedRelease is "an internal function not exposed to clients", and VII-b has clients call it.
 //   - X-A2, the proof's first case leaves out the factor T of VI: v2s is lockRef·T + time.
 //   - VII-b, write at the back end: its criticalPut is indented into the branch of a new owner, with the
 //     reference of the old one.
 //
 // Where the text is silent:
+//   - The batch of createLockRef is tried again until the context ends (X-A4: a "configurable number of times").
 //   - An empty queue has no first reference. A reference that the guard has reached has then been
 //     dequeued; one that it has not has not arrived at the replica yet.
 //   - startTime is written to the lock's row at ONE, for a grant costs one quorum read (Fig. 5b). Its

@@ -7,7 +7,7 @@
 //	 node if it does not already exist. (ii) Atomically  sequential child of it
 //	 creates a new child node with a new unique number"
 //	acquireLock: "(i) Retrieves all the children of     Children at the server of this client, which may
-//	 key with a non-atomic read (ii) Sorts all the       be behind
+//	 key with a non-atomic read … (ii) Sorts all the     be behind
 //	 children and returns true if lockReference is the
 //	 youngest" (the lowest: it was created first)
 //	releaseLock: "Atomically deletes the child node"    delete, and it is no error if it is gone
@@ -18,7 +18,7 @@
 //	old release: an acquirer that finds needToSync      Enter
 //	 reads the value and writes it back
 //
-// Children are persistent, not ephemeral: no session says that a holder has died, and somebody has to
+// The slides call ZooKeeper's protocol RAFT; it is Zab. Children are persistent, not ephemeral: no session says that a holder has died, and somebody has to
 // call Force; with Options.Patience those do that wait. Key nodes are never deleted, as in the release.
 //
 // What breaks it. Between the deletion of the child and the flag the next one may enter: it finds no
