@@ -139,8 +139,9 @@ func TestCassaEVLosesUpdates(t *testing.T) {
 	}
 	require.NoError(t, both[0].Put(ctx, []byte("1 of the first")))
 	require.NoError(t, both[1].Put(ctx, []byte("1 of the second")))
-	_, err := both[0].Get(ctx)
+	value, err := both[0].Get(ctx)
 	require.NoError(t, err)
+	require.Equal(t, "1 of the second", string(value), "two have raised it, and it is 1")
 	require.Contains(t, faults(h), judge.TwoHolders)
 }
 
