@@ -17,7 +17,8 @@ Critical Sections over Geo-Distributed State". "The paper" is this one, and Roma
 Each system runs on three Cassandra nodes in an emulated network of three sites; its clients are processes of their own, in a
 site of their own beside a node. One fault strikes, and is mended again. What the clients saw is judged: **violated** is an acknowledged operation of
 a section after one of a later section, or after the section was taken away; an acknowledged put that is lost; or a value that comes late or from
-nowhere. **blocked** is nobody getting in for as long as six leases while the fault lasts, or within 30 s afterwards; **held** is neither.
+nowhere. **blocked** is nobody getting in for 40 s at the beginning, for as long as six leases while the fault lasts, or within 30 s afterwards;
+**held** is neither.
 "held (3)" is held in three tries, "blocked in 1 of 3" is held in the other two, and "violated (2)" is violated in the second: a cell is tried until
 that, at most as often as was asked for. So held is not a proof; violated is. A try in which a client could not connect, or something did not start
 again, tells nothing and is repeated.
