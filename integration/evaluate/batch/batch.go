@@ -1,6 +1,6 @@
 // Package batch is the non-blocking use of a lock that the ScyllaDB post asks for: "try to lock a
 // bunch of keys, and then process the keys that were successfully locked … Not until the service
-// fails to lock any of the keys remaining, would the locking fall back into the blocking mode, and
+// fails to lock any of the keys remaining, would the locking fallback into the blocking mode, and
 // the service would keep retrying with random limited sleep periods". It is for every system that
 // can try.
 package batch

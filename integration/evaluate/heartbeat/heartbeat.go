@@ -21,7 +21,7 @@
 //	"lock a bunch of keys, and then process the keys    [Client.Process]
 //	  that were successfully locked … Not until the
 //	  service fails to lock any of the keys remaining,
-//	  would the locking fall back into the blocking
+//	  would the locking fallback into the blocking
 //	  mode … random limited sleep periods"
 //
 // TOKEN is a reserved word of Cassandra's, and so quoted. The post creates lwt_lock.token_times and

@@ -46,7 +46,7 @@
 //     whoever waits for the key, or tries it, finds this out. Waiters pause for Options.Poll.
 //   - Requests that are not acknowledged are sent again, to the next of Options.Hosts, until the context
 //     ends (III-A, Failure Semantics).
-//   - MSCP: VIII-b says "a sequentially-consistent LWT put rather than a quorum put". Such a write takes
+//   - MSCP: VIII-b says "a sequentially-consistent (SC) LWT put rather than a quorum put". Such a write takes
 //     no stamp, so what synchronises must be one, too; critical gets stay quorum reads.
 //
 // What breaks it, as its tests and the safety table show: a replica that is peeked has missed an enqueue

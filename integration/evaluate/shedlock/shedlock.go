@@ -11,8 +11,8 @@
 //
 // What breaks it. The row has the end of the lock by the clock of its holder, and who wants it compares that with its own: a client
 // whose clock is ahead enters while the lock is held. And nothing is fenced: the put of a task that has run for longer than
-// lockAtMostFor lies on top of its successor's. The documentation says the first ("It is assumed that the clocks are synchronized")
-// and asks for a lockAtMostFor "considerably longer" than the task.
+// lockAtMostFor lies on top of its successor's. The documentation says the first ("ShedLock assumes that clocks on the nodes are
+// synchronized") and asks for a lockAtMostFor "much longer than normal execution time".
 package shedlock
 
 import (
