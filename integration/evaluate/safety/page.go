@@ -23,18 +23,19 @@ nowhere. **blocked** is nobody getting in for 40 s at the beginning, for as long
 that, at most as often as was asked for. So held is not a proof; violated is. A try in which a client could not connect, or something did not start
 again, tells nothing and is repeated.
 
-Clients that were not answered do nothing more on their key, as the paper demands (III-A). Every lease is 5 s, and whoever is silent
-for longer may be replaced, where a system has such a thing; a holder that can renew does so every second. The bakery's numbers live
-for an hour, as its code has it, since they cannot be renewed: whoever stands still or dies blocks the key. Where values are ordinary
-rows, as with the locks of the blog posts and the slides, they have the clocks of the clients, as drivers do it: in the column clocks
-that alone loses puts, of a holder whose clock goes back, or is behind that of another, whatever the lock does. The housekeeper of LWT
-and heartbeat is one service, on a machine of its own. CassaEV and racing LWTs exclude nobody, and are here to be compared with. Waiters of MUSIC, also of that on ZooKeeper, force out whoever has been the first for
-5 s, dead or not: its later puts must be refused, then. A client that was not answered and lives keeps its session, so that systems of
-sessions, as ZooKeeper and etcd, wait for it. A proxy of the product whose clock is more than 10 s off Cassandra's gives no new locks
-([leases and clocks](../guarantees.md#leases-and-clocks)): where nobody else gets in, that counts as blocked. ZooKeeper and etcd have a server at each site, and a
-client uses that of its own; what is lost between nodes strikes only what a system has in Cassandra. A client of Curator, ShedLock or
-etcd is a program beside its process: it is paused and killed with it, but its clock is not set right again. A fault that needs one
-message to be late at one instant, as a put that has passed its check, is shown by the tests of the system that it breaks.
+Clients that were not answered do nothing more on their key, as the paper demands (III-A). Every lease is 5 s, and whoever is silent for longer may be
+replaced, where a system has such a thing; a holder that can renew does so every second. A proxy of the product is dead after 3 s of silence, and its
+locks go on 2 s later. The bakery's numbers live for an hour, as its code has it, since they cannot be renewed: whoever stands still or dies blocks
+the key. Where values are ordinary rows, as with the locks of the blog posts and the slides, they have the clocks of the clients, as drivers do it: in
+the column clocks that alone loses puts, of a holder whose clock goes back, or is behind that of another, whatever the lock does. The housekeeper of
+LWT and heartbeat is one service, on a machine of its own. CassaEV and racing LWTs exclude nobody, and are here to be compared with. Waiters of MUSIC,
+also of that on ZooKeeper, force out whoever has been the first for 5 s, dead or not: its later puts must be refused, then. A client that was not
+answered and lives keeps its session, so that systems of sessions, as ZooKeeper and etcd, wait for it. A proxy of the product whose clock is more than
+10 s off Cassandra's gives no new locks ([leases and clocks](../guarantees.md#leases-and-clocks)): where nobody else gets in, that counts as blocked.
+ZooKeeper and etcd have a server at each site, and a client uses that of its own; what is lost between nodes strikes only what a system has in
+Cassandra. A client of Curator, ShedLock or etcd is a program beside its process: it is paused and killed with it, but its clock is not set right
+again. A fault that needs one message to be late at one instant, as a put that has passed its check, is shown by the tests of the system that it
+breaks.
 
 A run goes on where it was stopped: the tries of all runs count, whatever the product was then, until ` + "`" + `--again` + "`" + ` begins the cells anew.
 
