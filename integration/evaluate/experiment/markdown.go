@@ -58,8 +58,8 @@ func (r *Report) commits() string {
 
 // markdownSummary is the table of what the papers have or the product aims at.
 func (r *Report) markdownSummary(b *strings.Builder) {
-	b.WriteString("\n## In short\n\nWhat the paper or a post has a number for, or the product a goal. Where a goal is missed, what was measured beside it says why, or that it is not that.\n\n" +
-		"| figure | profile, Paxos | ratio | at | of | measured | paper or post | aimed at | |\n|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n## In short\n\nWhat the paper, a post or the slides have a number for, or the product a goal. Where a goal is missed, what was measured beside it says why, or that it is not that.\n\n" +
+		"| figure | profile, Paxos | ratio | at | of | measured | paper, post or slides | aimed at | |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, f := range r.Figures {
 		for _, q := range f.ratios() {
 			if q.paper != "" || q.goal() != "" {
@@ -138,7 +138,7 @@ func (f *Figure) markdownRatios(b *strings.Builder, old *Figure) {
 	if len(all) == 0 {
 		return
 	}
-	b.WriteString("\n| ratio | at | of | measured | paper or post | aimed at | |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n| ratio | at | of | measured | paper, post or slides | aimed at | |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range all {
 		was := ""
 		if old != nil {
