@@ -193,6 +193,8 @@ func TestReasons(t *testing.T) {
 		{Of: "a", To: "b", Metric: "m", Most: 1, Floor: [2]string{"absent"}},
 		{Of: "a", To: "b", Metric: "m", Most: 2, Floor: [2]string{"c"}},
 		{Of: "b", To: "a", Metric: "m", Least: 1, Floor: [2]string{"c"}},
+		{Of: "a", To: "b", Metric: "m", Most: 2, Floor: [2]string{"c"}, Why: "as it is"},
+		{Of: "a", To: "b", Metric: "m", Most: 1, Floor: [2]string{"c"}, Why: "as it is"},
 	}}
 	for system, v := range map[string]float64{"a": 8, "b": 2, "c": 3, "d": 1} {
 		f.add(system, "", map[string]float64{"m": v})
@@ -205,6 +207,7 @@ func TestReasons(t *testing.T) {
 		"a : b 4.00 missed, as it would be by one c and one d alone, 2.00 in the same rounds", "a : b 4.00 missed, as it would be by c alone, 1.50 in the same rounds",
 		"a 8.00 missed: as it is", "a 8.00 met", "a : b 4.00 missed",
 		"a : b 4.00 missed, and would not be by c alone, 1.50 in the same rounds", "b : a 0.25 missed, as it would be by c alone, 0.38 in the same rounds",
+		"a : b 4.00 missed, and would not be by c alone, 1.50 in the same rounds: as it is", "a : b 4.00 missed, as it would be by c alone, 1.50 in the same rounds",
 	}, verdicts)
 }
 

@@ -62,7 +62,7 @@ type Claim struct {
 	Least   float64   // what is aimed at; 0: there is no such bound
 	Most    float64
 	Floor   [2]string // systems that do only what any protocol needs, one or both, for the reason of a claim that is missed
-	Why     string    // the reason, where there are none
+	Why     string    // the reason, where there are none or these do not explain it
 }
 
 // Ratio is a claim as measured at one point.
@@ -117,14 +117,19 @@ func (r Ratio) reason() string {
 			names = fmt.Sprintf("one %s and one %s", names, r.Floor[1])
 		}
 		if m := r.floor.Median(); r.Most != 0 && m <= r.Most || r.Least != 0 && m >= r.Least {
-			return fmt.Sprintf(", and would not be by %s alone, %s in the same rounds", names, r.floor)
+			return fmt.Sprintf(", and would not be by %s alone, %s in the same rounds%s", names, r.floor, r.why())
 		}
 		return fmt.Sprintf(", as it would be by %s alone, %s in the same rounds", names, r.floor)
 	}
-	if r.Why != "" {
-		return ": " + r.Why
+	return r.why()
+}
+
+// why returns the reason that is known, to be put behind something; "" if there is none.
+func (c Claim) why() string {
+	if c.Why == "" {
+		return ""
 	}
-	return ""
+	return ": " + c.Why
 }
 
 // name returns what a claim is about.
