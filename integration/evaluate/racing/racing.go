@@ -70,7 +70,8 @@ func (c *Client) Enter(ctx context.Context, key string) (section.Held, error) {
 }
 
 // Update is the application's loop: it puts what compute returns for the value that was read, which
-// is nil if there is none. It returns when a put was applied, as far as it can know.
+// is nil if there is none. It returns when a put was applied, as far as it can know; with
+// Options.Identify also when the outcome of one cannot be found out any more.
 func (c *Client) Update(ctx context.Context, key string, compute func([]byte) []byte) error {
 	for {
 		h := &held{c: c, key: key}
@@ -78,7 +79,8 @@ func (c *Client) Update(ctx context.Context, key string, compute func([]byte) []
 			return err
 		}
 		err := h.Put(ctx, compute(h.value))
-		if err == nil || !errors.Is(err, section.ErrLost) && !store.Unknown(err) {
+		again := errors.Is(err, section.ErrLost) || !c.o.Identify && store.Unknown(err)
+		if !again {
 			return err
 		}
 	}
@@ -121,7 +123,7 @@ func (h *held) Put(ctx context.Context, value []byte) error {
 	writer := gocql.MustRandomUUID()
 	applied, err := h.swap(ctx, value, writer)
 	if err != nil && h.c.o.Identify && store.Unknown(err) {
-		applied, err = h.settle(ctx, value, writer)
+		applied, err = h.settle(ctx, value, writer, err)
 	}
 	if err != nil {
 		return fmt.Errorf("put %q: %w", h.key, err)
@@ -143,9 +145,10 @@ func (h *held) swap(ctx context.Context, value []byte, writer gocql.UUID) (bool,
 	return applied, err
 }
 
-// settle finds out whether a write was done. If it is not there, it is sent once more: the
-// condition permits only one of the two, so the answer is valid for both.
-func (h *held) settle(ctx context.Context, value []byte, writer gocql.UUID) (bool, error) {
+// settle finds out whether a write of an unknown outcome was done. If it is not there, it is sent once
+// more: the condition permits only one of the two, so the answer is valid for both. Of the writer
+// before the last nothing is known: then it returns unknown.
+func (h *held) settle(ctx context.Context, value []byte, writer gocql.UUID, unknown error) (bool, error) {
 	for {
 		now := &held{c: h.c, key: h.key}
 		err := now.read(ctx)
@@ -153,6 +156,8 @@ func (h *held) settle(ctx context.Context, value []byte, writer gocql.UUID) (boo
 		case err != nil:
 		case now.writer == writer:
 			return true, nil
+		case now.version > h.version+1:
+			return false, unknown
 		case now.version != h.version:
 			return false, nil
 		default:

@@ -11,6 +11,7 @@ import (
 
 	"music/integration/evaluate/battery"
 	"music/integration/evaluate/section"
+	"music/integration/evaluate/store"
 	"music/integration/evaluate/store/storetest"
 )
 
@@ -89,6 +90,27 @@ func TestLostAnswer(t *testing.T) {
 			assert.Equal(t, strconv.Itoa(want), number(t, plain, key), "identify %v", identify)
 		}
 	}
+}
+
+// A put whose answer is lost and that another client has overwritten before anybody looks:
+// nothing tells whether it was done, and it is not done again.
+func TestLostAnswerOverwritten(t *testing.T) {
+	o := storetest.Options(t)
+	plain := open(t, Options{Options: o})
+	key := "overwritten"
+	require.NoError(t, plain.Update(t.Context(), key, raise))
+	lose := storetest.LoseAnswer(updateStatement)
+	lossy := o
+	lossy.Hook = func(statement string, send func() error) error {
+		err := lose(statement, send)
+		if store.Unknown(err) {
+			require.NoError(t, plain.Update(t.Context(), key, raise))
+		}
+		return err
+	}
+	err := open(t, Options{Options: lossy, Identify: true}).Update(t.Context(), key, raise)
+	assert.True(t, store.Unknown(err), "%v", err)
+	assert.Equal(t, "3", number(t, plain, key))
 }
 
 // A site that is further away than another never succeeds while that one goes on: each of its
