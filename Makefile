@@ -123,7 +123,7 @@ evaluate: ## the systems of the evaluation beside each other, into docs/evaluati
 	$(GO) -C integration/evaluate build -o $(CURDIR)/.run/bin/evaluate .
 	trap 'exit 130' INT TERM; failed=0; \
 	$(if $(ONLY),,$(GO) -C integration/evaluate run ./onenode $(GO) test -count=1 -p 1 ./... || failed=1; \
-	$(GO) -C integration/evaluate run ./onenode sh -c '$(GO) test -count=1 ./ensemble ./zookeeper ./curator ./shedlock ./paper ./service/struck -evaluate.long -timeout 30m; \
+	$(GO) -C integration/evaluate run ./onenode sh -c '$(GO) test -count=1 ./ensemble ./zookeeper ./curator ./shedlock ./paper ./transaction ./service/struck -evaluate.long -timeout 30m; \
 		a=$$?; $(GO) -C etcd test -count=1 . -evaluate.long && exit $$a' || failed=1;) \
 	.run/bin/evaluate $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(EVALUATE) || failed=1; \
 	[ $$failed = 0 ] || { echo 'evaluate: something has failed, see above; what was measured is in docs/evaluation'; exit 1; }

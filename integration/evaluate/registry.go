@@ -22,6 +22,7 @@ import (
 	"music/integration/evaluate/shedlock"
 	"music/integration/evaluate/store"
 	"music/integration/evaluate/timeuuid"
+	"music/integration/evaluate/transaction"
 )
 
 // systems are those that the experiments know by name. One that cannot be had on this machine stays in: its rows say so.
@@ -34,6 +35,9 @@ func systems() []experiment.System {
 		write(experiment.LWT, true),
 		lax(onCassandra(experiment.EachUpdate, func(o store.Options) (section.Client, error) {
 			return client(eachupdate.New(eachupdate.Options{Options: o}))
+		})),
+		lax(onCassandra(experiment.Transaction, func(o store.Options) (section.Client, error) {
+			return client(transaction.New(transaction.Options{Options: o}))
 		})),
 		onCassandra(experiment.Racing, func(o store.Options) (section.Client, error) {
 			return client(racing.New(racing.Options{Options: o, Identify: true}))

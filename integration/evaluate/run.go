@@ -17,6 +17,7 @@ import (
 	"music/integration/evaluate/ours"
 	"music/integration/evaluate/safety"
 	"music/integration/evaluate/service/struck"
+	"music/integration/evaluate/transaction"
 	"music/integration/evaluate/whole"
 )
 
@@ -24,8 +25,9 @@ import (
 type stage struct {
 	profile experiment.Profile
 	paxos   string
-	nodes   int  // of Cassandra, as in experiment.Experiment
-	beside  bool // with servers beside Cassandra: what nodes acknowledge is on disk there
+	nodes   int    // of Cassandra, as in experiment.Experiment
+	release string // likewise
+	beside  bool   // with servers beside Cassandra: what nodes acknowledge is on disk there
 	play    []experiment.Experiment
 }
 
@@ -115,7 +117,7 @@ func (s *settings) stages(log io.Writer) (all []stage) {
 		for _, st := range worlds() {
 			st.profile = p
 			st.play = slices.DeleteFunc(experiment.All(), func(e experiment.Experiment) bool {
-				return e.Nodes != st.nodes || s.beside(e) != st.beside || !s.plays(e, p, st.paxos)
+				return e.Nodes != st.nodes || e.Release != st.release || s.beside(e) != st.beside || !s.plays(e, p, st.paxos)
 			})
 			if len(st.play) > 0 {
 				all = append(all, st)
@@ -132,7 +134,10 @@ func worlds() (all []stage) {
 			all = append(all, stage{paxos: paxos, nodes: nodes}, stage{paxos: paxos, nodes: nodes, beside: true})
 		}
 	}
-	return all
+	newest := stage{paxos: "v2", release: transaction.Release}
+	all = append(all, newest)
+	newest.beside = true
+	return append(all, newest)
 }
 
 // beside reports whether an experiment is made beside the servers of other systems. In a full run those that need none are not; in a
@@ -173,7 +178,7 @@ func (e *evaluation) perform(ctx context.Context, st stage) error {
 	}
 	experiment.Say(e.log, "profile %s, Paxos %s", st.profile.Name, st.paxos)
 	needed := e.needed(st.play)
-	setup := experiment.Setup{Profile: st.profile, Paxos: st.paxos, Nodes: st.nodes, Try: e.Try, Program: e.program, Log: e.log}
+	setup := experiment.Setup{Profile: st.profile, Paxos: st.paxos, Nodes: st.nodes, Release: st.release, Try: e.Try, Program: e.program, Log: e.log}
 	if st.nodes != 0 {
 		setup.Heap = "192m"
 	}
@@ -203,7 +208,7 @@ func (e *evaluation) kept(x experiment.Experiment, st stage) *experiment.Figure 
 func (e *evaluation) measure(ctx context.Context, st stage, w *experiment.World, systems []experiment.System) error {
 	company := experiment.Gather(ctx, w, systems)
 	defer company.Close()
-	e.report.Versions["Cassandra"] = w.Version(ctx)
+	e.report.Versions[strings.TrimSpace("Cassandra "+st.release)] = w.Version(ctx)
 	var faults []error
 	for _, x := range st.play {
 		experiment.Say(e.log, "%s: %s", x.Name, x.Title)

@@ -1,6 +1,6 @@
 // Package eachupdate is the paper's critical section over transactions (VIII-d, X-B3): each update of the state is an exclusive
 // transaction of its own. The paper has it on CockroachDB; here a transaction is what Cassandra 5 has for one, a lightweight
-// transaction. BEGIN TRANSACTION of Cassandra 6 would be nearer; there are only alphas of that (docs/accord.md), and it is not here.
+// transaction. Package transaction has BEGIN TRANSACTION of Cassandra 6, which is nearer.
 //
 //	paper X-B3                                        here
 //	do batch size times:                              each Put

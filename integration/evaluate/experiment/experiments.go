@@ -10,7 +10,7 @@ func All() []Experiment {
 		batches("fig6b", "puts a second in sections of 100 puts by size (paper, Fig. 6b)", "2.45–17", []batch{
 			{"10 B", 100, 10, false}, {"1 kB", 100, 1 << 10, true}, {"16 kB", 100, 16 << 10, false}, {"256 kB", 100, 256 << 10, true},
 		}),
-		updates(), scaled(Sites), scaled(Sites * Sites), conflicts(),
+		updates(), transactions(), scaled(Sites), scaled(Sites * Sites), conflicts(),
 		ycsb(), contended(), writes(), led(), cost(), takeover(), succession(), crowding(),
 	}
 }

@@ -22,6 +22,7 @@ const (
 	Etcd        = "etcd"
 	EtcdData    = "etcd, values in Cassandra"
 	EachUpdate  = "transaction per update"
+	Transaction = "BEGIN TRANSACTION"
 	Racing      = "racing LWTs"
 	LockTable   = "lock table, timeuuid"
 	Bakery      = "Lamport's bakery"

@@ -24,6 +24,7 @@ type Experiment struct {
 	Systems  []string // that it times, those of them that there are
 	Profiles []string // of a full run; a short one has IUs only
 	Nodes    int      // of Cassandra, with small heaps; 0: one at each site, with larger ones
+	Release  string   // of Cassandra, with transactions; "": the one that all others run on, without
 	Paxos    []string // likewise; a short one has v2 only
 	Long     bool     // of a full run, or by its name
 	Metrics  []Metric

@@ -22,6 +22,7 @@ func rows() []word {
 		{Etcd, "the lock of etcd's own library, and the values in etcd"},
 		{EtcdData, "the same lock, and the values in Cassandra"},
 		{EachUpdate, "two LWTs for each update, instead of a section around all"},
+		{Transaction, "the same by one transaction of Cassandra 6 (\"Accord\") for each update"},
 		{Racing, "no lock: read, write by an LWT if nobody else has, or begin again"},
 		{LockTable, "the lock table of the slides on MUSIC's locking service: a row a waiter, sorted by time"},
 		{Bakery, "by reads and writes at QUORUM, after a blog post"},

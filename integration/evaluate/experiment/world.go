@@ -18,6 +18,7 @@ import (
 	"music/integration/cassandra"
 	"music/integration/evaluate/ensemble"
 	"music/integration/evaluate/ours"
+	"music/integration/evaluate/transaction"
 	"music/integration/wan"
 )
 
@@ -75,6 +76,7 @@ type Setup struct {
 	Paxos   string // v1 or v2
 	Nodes   int    // of Cassandra, as many at each site; default one at each
 	Heap    string // of a node; default 512m
+	Release string // of Cassandra, as in Experiment
 	Servers map[string]ensemble.Kind
 	Sync    bool   // nodes acknowledge what is on disk
 	Try     bool   // nodes start fast, and are slow then
@@ -191,6 +193,10 @@ func (w *World) startNodes(ctx context.Context) (err error) {
 	}
 	if w.Sync {
 		o.Yaml = cassandra.Durable(o.Yaml)
+	}
+	if w.Release != "" {
+		o.Release = w.Release
+		maps.Copy(o.Yaml, transaction.Enabled())
 	}
 	if w.network != nil {
 		o.Namespace = func(k int) string { return w.network.Namespace(siteOf(k)) }
