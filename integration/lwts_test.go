@@ -82,14 +82,14 @@ func (s *tableFixture) work(keyspace, table string) (w work) {
 
 // A section of one put on a key that was never locked is four statements: the lock row is made and
 // released, each LWT with a read of its own, and the data are read once and written once. Of the first
-// four such keys the lock row is read before. Nothing is read of the schema.
+// such keys the lock row is read before. Nothing is read of the schema.
 func TestStatementsOfANewKey(t *testing.T) {
 	s := newTableFixture(t, "lwts_new_keys", "@critical")
-	for i := range 4 {
-		s.newKey(fmt.Sprint("warm", i))
+	const sections, before = 20, 400 // so many that each part of the proxy's core has met some
+	for i := range before {
+		s.newKey(fmt.Sprint("before", i))
 	}
-	const sections = 20
-	s.released(8)
+	s.released(2 * before)
 	rows, data, local := s.work(s.keyspace, s.companion()), s.work(s.keyspace, "accounts"), s.work("system", "peers_v2")
 	for i := range sections {
 		s.newKey(fmt.Sprint("new", i))
