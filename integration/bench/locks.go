@@ -32,10 +32,11 @@ func (s settings) locks(r *report, _ *child) error {
 	if s.only.MatchString("what sections leave behind") {
 		fault = errors.Join(fault, n.growth(r))
 	}
+	fault = errors.Join(fault, s.locksOn(n, r))
 	if s.only.String() != "" {
 		return fault
 	}
-	return errors.Join(fault, s.locksOn(n, r))
+	return errors.Join(fault, s.timesOn(n, r))
 }
 
 // conditionsOn measures writes with IF beside the node's own LWTs.
@@ -66,13 +67,22 @@ func (s settings) locksOn(n *realNode, r *report) error {
 			{"writes", n.lanes(clients, ways()), s.rounds, 2 * s.span},
 			{"sections", n.lanes(clients, longer()), fewer(s.rounds), 20 * s.span}, // so that the start of a round is a small part of it
 		} {
-			found, err := compare(fmt.Sprintf("%s on a real node, %d x 1", c.what, clients), c.lanes, c.rounds, c.span)
+			work := fmt.Sprintf("%s on a real node, %d x 1", c.what, clients)
+			if !s.only.MatchString(work) {
+				continue
+			}
+			found, err := compare(work, c.lanes, c.rounds, c.span)
 			faults = append(faults, err)
 			found.tell(os.Stdout)
 			r.Node = append(r.Node, found)
 		}
 	}
-	faults = append(faults, n.counts(r))
+	return errors.Join(faults...)
+}
+
+// timesOn counts LWTs on a node, and measures how long keys are blocked there and how long a proxy takes to start.
+func (s settings) timesOn(n *realNode, r *report) error {
+	faults := []error{n.counts(r)}
 	for _, rows := range []int{1, 100, 10_000} {
 		f, err := n.synchronised(rows, fewer(s.rounds))
 		faults, r.Facts = append(faults, err), append(r.Facts, f)

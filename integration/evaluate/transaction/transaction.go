@@ -40,13 +40,15 @@ func Enabled() map[string]string { return map[string]string{"accord": "{enabled:
 const (
 	table = "CREATE TABLE IF NOT EXISTS transactions (key text PRIMARY KEY, value blob, holder uuid) WITH transactional_mode = 'full'"
 
+	// The driver prepares, and so binds, what ends with the word batch.
 	putStatement = `BEGIN TRANSACTION
   LET held = (SELECT holder FROM transactions WHERE key = ?);
   SELECT held.holder;
   IF held.holder IS NULL THEN
     UPDATE transactions SET value = ? WHERE key = ?;
   END IF
-COMMIT TRANSACTION`
+COMMIT TRANSACTION -- batch
+`
 
 	getStatement = "SELECT value FROM transactions WHERE key = ?"
 )
