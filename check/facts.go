@@ -49,7 +49,7 @@ type Table struct{ Keyspace, Name, ID, Comment, ReadRepair string }
 // Member is a row of music.proxies.
 type Member struct {
 	HostID, Address string
-	Version         int // that its proxy speaks to others, by its life signs; 0 = it does not say
+	Version         int // that its proxy speaks to others, by its beats; 0 = it does not say
 }
 
 // Role is the permissions of a role.

@@ -2,6 +2,8 @@ package config_test
 
 import (
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -32,6 +34,27 @@ func TestReferenceNamesEveryFlag(t *testing.T) {
 		assert.Contains(t, config.Reference(), f.Name)
 		assert.NotEmpty(t, f.Usage)
 	})
+}
+
+// Each name of several words in a page for users, such as `local-dc`, is that of a setting; models name their runs so, and mutants what they break.
+func TestDocsNameSettingsThatExist(t *testing.T) {
+	flags := pflag.NewFlagSet("music", pflag.ContinueOnError)
+	config.AddFlags(flags)
+	pages, err := filepath.Glob("../docs/*.md")
+	require.NoError(t, err)
+	found := 0
+	for _, page := range append(pages, "../README.md", "../SECURITY.md") {
+		if name := filepath.Base(page); name == "model.md" || name == "mutants.md" {
+			continue
+		}
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, name := range regexp.MustCompile("`([a-z]+(?:-[a-z]+)+)`").FindAllStringSubmatch(string(text), -1) {
+			found++
+			assert.NotNil(t, flags.Lookup(name[1]), "%s: %s", page, name[1])
+		}
+	}
+	assert.Greater(t, found, 100)
 }
 
 func TestReferenceExampleLoads(t *testing.T) {

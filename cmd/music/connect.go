@@ -44,11 +44,11 @@ type login struct {
 func (l *login) flags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&l.proxies, "proxy", []string{"127.0.0.1:9042"}, "proxies, host:port each; the first that answers is asked")
 	flags.StringVarP(&l.username, "username", "u", "", "role to log in as, where Cassandra asks for a login")
-	flags.StringVar(&l.passwordFile, "password-file", "", "file with its password; line ends at its end do not count")
+	flags.StringVar(&l.passwordFile, "password-file", "", "file with the password of --username; line ends at its end do not count")
 	flags.BoolVar(&l.encrypted, "tls", false, "the proxies serve TLS")
 	flags.StringVar(&l.authority, "tls-ca", "", "file with the certificates of those who sign the proxies' certificates; empty = those that the system trusts")
 	flags.StringVar(&l.cert, "tls-cert", "", "file with the certificate to show, where the proxies ask for one")
-	flags.StringVar(&l.certAt, "tls-key", "", "file with its key")
+	flags.StringVar(&l.certAt, "tls-key", "", "file with the key of --tls-cert")
 	flags.DurationVar(&l.timeout, "timeout", 10*time.Second, "how long connecting, and each answer, may take")
 }
 

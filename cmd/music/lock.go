@@ -60,11 +60,12 @@ func (p program) lockCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "lock [flags] NAME -- COMMAND... | lock [flags] TABLE KEY... -- COMMAND...", Short: "Run a command while holding a lock",
 		Long: "Run a command while holding a lock: that of a name, or of a key of a critical table. KEY is the value of the partition key, or\n" +
-			"column=value for each column of the key. The command finds the reference in LOCK_REF, for statements USING LOCK.\n\n" +
+			"column=value for each column of the key. The command finds the reference in LOCK_REF, for statements USING LOCK, and the table\n" +
+			"in LOCK_TABLE.\n\n" +
 			"The lease is renewed while the command runs. Where it cannot be, the command's process group gets SIGTERM when a fifth of the\n" +
-			"lease is left, and SIGKILL before its end. The lock is released on any end.\n\n" +
-			"Ends with the status of the command (128 and the signal that ended it), or 75 where the lock was not acquired, or not to the end of a\n" +
-			"command that says 0.",
+			"lease is left, and SIGKILL before its end. The lock is released whenever the command ends.\n\n" +
+			"Ends with the status of the command (128 and the signal that ended it), or with 75 where the lock was not acquired, or was lost before\n" +
+			"the end of a command that itself ended with 0.",
 		Example: "  music lock nightly-report --wait 0s -- ./report.sh\n" +
 			"  music lock bank.accounts branch=zurich --lease 20s -- sh -c 'cqlsh -e \"UPDATE bank.accounts USING LOCK $LOCK_REF SET …\"'",
 		DisableFlagsInUseLine: true, // behind the command they would be its own
@@ -136,7 +137,7 @@ func (r *lockRun) run() error {
 		}
 	}
 	if held.Grant.OwnerDied {
-		r.say("the holder before did not give the lock back: its work may be half done")
+		r.say("the holder before did not release the lock: its work may be half done")
 	}
 	status, lost := r.under(held, signals)
 	if lost == nil {

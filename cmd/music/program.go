@@ -42,7 +42,7 @@ type program struct {
 func (p program) run(args []string) int {
 	root := &cobra.Command{
 		Use:           "music",
-		Short:         "Locks for Cassandra, in front of Cassandra",
+		Short:         "Locks over Cassandra's tables: the proxy, and commands for its operators",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -79,8 +79,8 @@ func (p program) complain(err error) {
 func (p program) proxyCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "proxy",
-		Short: "Serve Cassandra's drivers",
-		Long: "Serve Cassandra's drivers in front of a Cassandra cluster.\n\n" +
+		Short: "Run the proxy: serve drivers in front of a cluster of Cassandra",
+		Long: "Run the proxy: serve drivers in front of a cluster of Cassandra.\n\n" +
 			"Each setting is a flag, an environment variable (MUSIC_CONTACT_POINTS for --contact-points)\n" +
 			"or a key of the YAML file that --config names; the first of these that gives it wins.",
 		Args: cobra.NoArgs,
