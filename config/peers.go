@@ -64,7 +64,7 @@ func peerSettings() []setting {
 			},
 		},
 		{
-			name: "peer-tls-key", reload: byItself, usage: "file with the key of that certificate", check: checkPeerTLS,
+			name: "peer-tls-key", reload: byItself, usage: "file with the key of peer-tls-cert", check: checkPeerTLS,
 			field: func(c *Config) field { return text(&c.Peers.TLSKey, "PEM; with peer-tls-cert") },
 		},
 		{

@@ -38,11 +38,11 @@ func cassandraSettings() []setting {
 			field: func(c *Config) field { return text(&c.Cassandra.Username, "a role; empty where no login is asked for") },
 		},
 		{
-			name: "password", usage: "password of that role; on a command line others can read it", check: checkPassword,
+			name: "password", usage: "password of the role of username; on a command line others can read it", check: checkPassword,
 			field: func(c *Config) field { return secret(&c.Cassandra.Password, "any text, with username") },
 		},
 		{
-			name: "password-file", usage: "file that holds the password; line ends at its end do not count",
+			name: "password-file", usage: "file that holds the password of the role of username; line ends at its end do not count",
 			field: func(c *Config) field {
 				return text(&c.Cassandra.PasswordFile, "a readable file that is not empty; not together with password")
 			},
@@ -103,7 +103,7 @@ func metricsField(c *Config) field {
 func musicSettings() []setting {
 	return []setting{
 		{
-			name: "locks", usage: "lock service; off = a pure relay without a session of its own",
+			name: "locks", usage: "whether locks are served; off = everything is forwarded, also writes to critical tables without a lock",
 			field: func(c *Config) field { return toggle(&c.Music.Locks) },
 		},
 		{
@@ -121,15 +121,15 @@ func musicSettings() []setting {
 			field: func(c *Config) field { return duration(&c.Music.ClientLease, time.Second, time.Hour) },
 		},
 		{
-			name: "max-wait", usage: "how long LOCK may wait for a driver whose own time-out is not known; longer than a lightweight transaction takes, or no LOCK is answered HELD",
+			name: "max-wait", usage: "how long a LOCK without WAIT waits, and the longest WAIT (8s for Python drivers, if that is longer); longer than a lightweight transaction takes, or no LOCK is answered HELD",
 			field: func(c *Config) field { return duration(&c.Music.MaxWait, 100*time.Millisecond, time.Minute) },
 		},
 		{
-			name: "lock-commit", usage: "where it is waited for the commit of a LOCK: auto = in the own data centre, where there are several and every node has paxos_variant v2; quorum = in a quorum of all replicas",
+			name: "lock-commit", usage: "which replicas must have committed a LOCK before it is answered: auto = a quorum of the own data centre, where there are several and every node has paxos_variant v2; quorum = a quorum of all",
 			field: func(c *Config) field { return choice(&c.Music.LockCommit, "auto", "quorum") },
 		},
 		{
-			name: "retain", usage: "how long a proxy keeps a key for the next LOCK there, if sections are shorter than this; 0s: not at all",
+			name: "retain", usage: "how long a proxy keeps a key for the next LOCK there, if sections (from LOCK to UNLOCK) are shorter than this; 0s: not at all",
 			field: func(c *Config) field { return duration(&c.Music.Retain, 0, 10*time.Second) },
 		},
 		{
@@ -153,7 +153,7 @@ func limitSettings() []setting {
 			field: func(c *Config) field { return number(&c.Limits.MaxConnections, 1000000) },
 		},
 		{
-			name: "max-frame-size", reload: atOnce, usage: "largest envelope taken from a client",
+			name: "max-frame-size", reload: atOnce, usage: "largest message taken from a client",
 			field: func(c *Config) field { return size(&c.Limits.MaxFrameSize, 4*kibibyte, 256*mebibyte) },
 		},
 		{
@@ -169,7 +169,7 @@ func limitSettings() []setting {
 			field: func(c *Config) field { return size(&c.Limits.Prepared, mebibyte, 16*gibibyte) },
 		},
 		{
-			name: "max-prepared-per-connection", reload: atOnce, usage: "the part of it that one connection may use; beyond it its own oldest ones are forgotten",
+			name: "max-prepared-per-connection", reload: atOnce, usage: "the part of max-prepared-size that one connection may use; beyond it its own oldest statements are forgotten",
 			field: func(c *Config) field { return size(&c.Limits.PreparedEach, 64*kibibyte, gibibyte) },
 		},
 		{
@@ -195,7 +195,7 @@ func limitSettings() []setting {
 			},
 		},
 		{
-			name: "backend-timeout", usage: "how long Cassandra may be silent while it owes an answer (or owe one that a table has to wait for to become critical) before its connection counts as lost; longer than its own time-outs",
+			name: "backend-timeout", usage: "how long Cassandra may be silent while it owes a client an answer, and how long it may owe one that a table which becomes critical waits for, before the connection counts as lost; longer than its own time-outs",
 			field: func(c *Config) field { return duration(&c.Limits.BackendTimeout, time.Second, time.Hour) },
 		},
 		{

@@ -25,7 +25,7 @@ func listenTLSSettings() []setting {
 			},
 		},
 		{
-			name: "tls-key", reload: byItself, usage: "file with the key of that certificate", check: checkListenPair,
+			name: "tls-key", reload: byItself, usage: "file with the key of tls-cert", check: checkListenPair,
 			field: func(c *Config) field { return text(&c.Listen.TLSKey, "PEM; with tls-cert") },
 		},
 		{
@@ -57,7 +57,7 @@ func cassandraTLSSettings() []setting {
 			},
 		},
 		{
-			name: "cassandra-tls-key", reload: byItself, usage: "file with the key of that certificate", check: checkCassandraPair,
+			name: "cassandra-tls-key", reload: byItself, usage: "file with the key of cassandra-tls-cert", check: checkCassandraPair,
 			field: func(c *Config) field { return text(&c.Cassandra.TLSKey, "PEM; with cassandra-tls-cert") },
 		},
 		{
@@ -67,13 +67,13 @@ func cassandraTLSSettings() []setting {
 			},
 		},
 		{
-			name: "cassandra-tls-clients-key", reload: byItself, usage: "file with the key of that certificate", check: checkClientsPair,
+			name: "cassandra-tls-clients-key", reload: byItself, usage: "file with the key of cassandra-tls-clients-cert", check: checkClientsPair,
 			field: func(c *Config) field {
 				return text(&c.Cassandra.TLSClientsKey, "PEM; with cassandra-tls-clients-cert")
 			},
 		},
 		{
-			name: "cassandra-tls-clients-role", usage: "the role that nodes give every client by that certificate, whatever it logs in as; if nodes have a role for it that is not named here, the proxy does not serve", check: checkClientsRole,
+			name: "cassandra-tls-clients-role", usage: "the role that nodes give every client by cassandra-tls-clients-cert, whatever it logs in as; if nodes have a role for it that is not named here, the proxy does not serve", check: checkClientsRole,
 			field: func(c *Config) field {
 				return text(&c.Cassandra.TLSClientsRole, "a role other than username, with cassandra-tls-clients-cert; empty = none may be")
 			},
