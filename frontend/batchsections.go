@@ -140,14 +140,14 @@ func (m *batchSections) readKeys() *wire.Failure {
 			m.keys = append(m.keys, known[k])
 		}
 		if m.of[i] = known[k]; s.Critical.Local != m.keys[0].first.Critical.Local {
-			return wire.Invalid("MUSIC_REFUSED: all tables of a batch must have the same scope: that of %s differs from that of %s", s.Table, m.keys[0].first.Table)
+			return wire.Invalid("MUSIC_REFUSED: all tables of a batch must have the same scope: that of %s differs from that of %s: send one batch for each", s.Table, m.keys[0].first.Table)
 		}
 	}
 	if len(m.keys) == 0 {
 		return &wire.Failure{Code: primitive.ErrorCodeOverloaded, Text: "MUSIC_UNAVAILABLE: the tables of the batch have just changed: nothing was written, try again"}
 	}
 	if len(m.keys) > statement.MaxKeys {
-		return wire.Invalid("MUSIC_REFUSED: one batch can write at most %d keys of critical tables", statement.MaxKeys)
+		return wire.Invalid("MUSIC_REFUSED: one batch can write at most %d keys of critical tables: send several batches", statement.MaxKeys)
 	}
 	slices.SortFunc(m.keys, func(a, b *sectionKey) int {
 		return cmp.Or(bytes.Compare(a.key.Table[:], b.key.Table[:]), strings.Compare(a.key.PK, b.key.PK))

@@ -186,7 +186,7 @@ func TestABatchOfSeveralSectionsThatIsNotSent(t *testing.T) {
 	l.busy = ""
 	r.server.Tables.Set("bank", "accounts", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}, Settings: catalog.Settings{Unlocked: catalog.Auto, Local: true}})
 	client.send(1, query(strings.Replace(both, "bank.accounts", "bank.other", 1)))
-	assert.Contains(t, client.failure(1).GetErrorMessage(), "all tables of a batch must have the same scope")
+	assert.Contains(t, client.failure(1).GetErrorMessage(), "all tables of a batch must have the same scope: that of bank.accounts differs from that of bank.other: send one batch for each")
 	r.policy(catalog.Auto)
 	r.server.Tables.Set("bank", "plain", &catalog.Critical{Key: []catalog.Column{{Name: "id", Type: "text"}}})
 	client.send(1, query(both))

@@ -74,7 +74,7 @@ func (c *conn) translateRows(e wire.Envelope, q *topology.Request) (wire.Envelop
 	case !ok:
 		return e, nil
 	case !q.Readable():
-		f := wire.Invalid("MUSIC_SYNTAX: the proxy cannot parse this statement, whose rows would show addresses of nodes")
+		f := wire.Invalid("MUSIC_SYNTAX: the proxy cannot parse this statement, whose rows would show addresses of nodes: correct it")
 		return c.errorInstead(e, f), nil
 	}
 	q.Translate(f.Body, rows)

@@ -139,7 +139,7 @@ func (c *codec) message(stream int16, m message.Message) []byte {
 	var b bytes.Buffer
 	f := frame.NewFrame(primitive.ProtocolVersion(c.version), stream, m)
 	if err := frame.NewCodec().EncodeFrame(f, &b); err != nil {
-		return c.failureEnvelope(stream, &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_INTERNAL: " + err.Error()})
+		return c.failureEnvelope(stream, &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_INTERNAL: " + err.Error() + ": this is a bug of the proxy: report it"})
 	}
 	return b.Bytes()
 }

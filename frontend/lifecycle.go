@@ -114,7 +114,7 @@ func (c *conn) farewell(cause error) {
 // giveUp answers every open request with an error. cause must be one of the sentinels: details of
 // an error could name addresses that clients do not know.
 func (c *conn) giveUp(cause error) {
-	f := &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; the request may or may not have been carried out"}
+	f := &wire.Failure{Code: primitive.ErrorCodeServerError, Text: "MUSIC_BACKEND: " + cause.Error() + "; whether the request was carried out is unknown: connect again, and read to find out"}
 	owed := map[int16]struct{}{} // a request that an operation has just sent to Cassandra is that of both
 	for _, stream := range c.operations.disown() {
 		owed[stream] = struct{}{}

@@ -245,7 +245,7 @@ func TestEveryStatementNamesAReferenceAsItWasShown(t *testing.T) {
 			for i, wrong := range []int64{9, n + 1, ofAnother} {
 				text := ways(strconv.FormatInt(wrong, 10))[(i+int(d.version))%8]
 				client.send(1, query(text))
-				assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_NOT_HELD: lock_ref "+strconv.FormatInt(wrong, 10)+" is none of this key of bank.accounts: ", text)
+				assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_NOT_HELD: lock_ref "+strconv.FormatInt(wrong, 10)+" is not one of this key of bank.accounts: ", text)
 			}
 			assert.Empty(t, core.asked, "the core is not asked")
 		}

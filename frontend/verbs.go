@@ -197,7 +197,7 @@ func (a *lockExecution) list() *wire.Failure {
 	var only musiccore.Key
 	switch {
 	case s.Table == nil && c.hasRoles():
-		return wire.Invalid("MUSIC_REFUSED: name a table: LIST LOCKS ON ks.t")
+		return wire.Invalid("MUSIC_REFUSED: name a table, as is needed where Cassandra has roles: LIST LOCKS ON ks.t")
 	case s.Table != nil && len(s.Parsed.Where) > 0:
 		k, f := s.Key()
 		if f != nil {

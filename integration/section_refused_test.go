@@ -23,7 +23,7 @@ func TestRefusalsSayWhyAndTheWayOut(t *testing.T) {
 		{"DELETE FROM ACCOUNTS" + row, no},
 		{"BEGIN BATCH DELETE FROM ACCOUNTS" + row + " APPLY BATCH", no},
 		{"UPDATE ACCOUNTS USING LOCK " + queued + " SET balance = 1" + row, "MUSIC_NOT_HELD: lock_ref " + queued + " does not hold this key of ACCOUNTS: it still waits"},
-		{"UPDATE ACCOUNTS USING LOCK 99 SET balance = 1" + row, "MUSIC_NOT_HELD: lock_ref 99 is none of this key of ACCOUNTS"},
+		{"UPDATE ACCOUNTS USING LOCK 99 SET balance = 1" + row, "MUSIC_NOT_HELD: lock_ref 99 is not one of this key of ACCOUNTS"},
 		{"UPDATE ACCOUNTS USING LOCK 0 SET balance = 1" + row, "MUSIC_NOT_HELD: 0 is not a lock reference"},
 		{"UPDATE ACCOUNTS USING LOCK -1 SET balance = 1" + row, "not a lock reference"},
 		{"UPDATE ACCOUNTS USING LOCK REF AND TIMESTAMP 5 SET balance = 1" + row, "MUSIC_REFUSED: ACCOUNTS is critical: the lock gives the timestamp"},

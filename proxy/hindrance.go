@@ -81,7 +81,7 @@ func (t *dataTable) coverCreated(key []catalog.Column) {
 func (t *dataTable) checkProperties(flags []string, grace int64) {
 	switch {
 	case slices.Contains(flags, "counter"):
-		t.Refused = "it is a counter table: counters take no timestamps"
+		t.Refused = "it is a counter table, and counters take no timestamps: use a bigint and raise it under a lock"
 	case grace < catalog.MinGrace:
 		t.Refused = fmt.Sprintf("its gc_grace_seconds is %d: a late write could come back over a deletion that is forgotten so soon: ALTER TABLE %s WITH gc_grace_seconds = %d, or more", grace, t, catalog.MinGrace)
 	}

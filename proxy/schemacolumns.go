@@ -117,9 +117,9 @@ func (t *dataTable) setColumns(rows []columnRow, release string) {
 		}
 		switch {
 		case synchronise.Foreign(c.cqlType):
-			t.Refused = fmt.Sprintf("its column %s is of type %s, a class that the proxy does not know and cannot read", c.name, c.cqlType)
+			t.Refused = fmt.Sprintf("its column %s is of type %s, a class that the proxy does not know and cannot read: move it to another table", c.name, c.cqlType)
 		case !releaseTellsElements(release) && manyCells(c.cqlType, c.kind):
-			t.Refused = fmt.Sprintf("its column %s is not frozen: Cassandra %s does not show the times to live in it", c.name, release)
+			t.Refused = fmt.Sprintf("its column %s is not frozen: Cassandra %s does not show the times to live in it: make it frozen, or run Cassandra 5.0", c.name, release)
 		}
 	}
 	t.definition = text.String()
@@ -211,7 +211,7 @@ func (t *dataTable) cover(partition, clustering map[int]catalog.Column) {
 		t.Key = append(t.Key, c)
 		t.Primary = append(t.Primary, c.Name)
 		if _, known := rewrite.Canonical(c.Type, nil); !known {
-			t.Refused = fmt.Sprintf("its key column %s is of type %s, whose values may be spelt in several ways", c.Name, c.Type)
+			t.Refused = fmt.Sprintf("its key column %s is of type %s, whose values may be spelt in several ways: use a key of another type", c.Name, c.Type)
 		}
 	}
 	for i := range len(clustering) {
@@ -221,7 +221,7 @@ func (t *dataTable) cover(partition, clustering map[int]catalog.Column) {
 		c := clustering[i]
 		t.Key = append(t.Key, c)
 		if _, known := rewrite.Canonical(c.Type, nil); !known || c.Type == "decimal" {
-			t.Refused = fmt.Sprintf("key=row, and its clustering column %s is of type %s, whose values may be spelt in several ways", c.Name, c.Type)
+			t.Refused = fmt.Sprintf("key=row, and its clustering column %s is of type %s, whose values may be spelt in several ways: lock partitions (without key=row)", c.Name, c.Type)
 		}
 	}
 	t.prepareTexts()

@@ -139,9 +139,9 @@ func (r *schemaReader) localise(ctx context.Context, t *dataTable) {
 	var err error
 	switch {
 	case own == "":
-		t.Refused = "scope=local, and the contact points of this proxy are not in one data centre"
+		t.Refused = "scope=local, and the contact points of this proxy are not in one data centre: give it those of one"
 	case t.Settings.Centre != own:
-		t.Refused = fmt.Sprintf("scope=local, and its locks are decided in data centre %s: this proxy stands in %s", t.Settings.Centre, own)
+		t.Refused = fmt.Sprintf("scope=local, and its locks are decided in data centre %s: this proxy stands in %s: LOCK at a proxy of %[1]s", t.Settings.Centre, own)
 	default:
 		if t.centreSession, err = r.locality.session(own); err != nil {
 			t.Refused = err.Error()

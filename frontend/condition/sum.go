@@ -56,7 +56,7 @@ func (y *Evaluation) Summed(s *Sum) ([]byte, *wire.Failure) {
 	case f != nil:
 		return nil, f
 	case value == nil:
-		return nil, wire.Invalid("MUSIC_SYNTAX: null cannot be added to %s", s.Column)
+		return nil, wire.Invalid("MUSIC_SYNTAX: null cannot be added to %s: add a value", s.Column)
 	case row == nil || row[at] == nil:
 		return nil, nil
 	}

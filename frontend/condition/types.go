@@ -208,7 +208,7 @@ func ordered(kind datatype.DataType) bool {
 // once, a map sorted by its keys. A value that is not of the type is refused.
 func normalise(kind datatype.DataType, value []byte) ([]byte, *wire.Failure) {
 	if !fits(kind, value) {
-		return nil, wire.Invalid("MUSIC_SYNTAX: a value of %d bytes is not a %s", len(value), kind.AsCql())
+		return nil, wire.Invalid("MUSIC_SYNTAX: a value of %d bytes is not a %s: bind one", len(value), kind.AsCql())
 	}
 	width, key := 1, datatype.DataType(nil)
 	switch kind := kind.(type) {

@@ -31,7 +31,7 @@ func OfOperation(err error, t *catalog.Table, ref int64) *wire.Failure {
 	case errors.Is(err, musiccore.ErrReleased):
 		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s was released by UNLOCK; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
 	case errors.Is(err, musiccore.ErrLost):
-		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s has expired, was preempted or was released; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
+		return wire.Invalid("MUSIC_LOST: lock_ref %d on %s has expired, was taken away or was released; nothing was written, and nothing more will succeed under it: LOCK again", ref, t)
 	case errors.Is(err, musiccore.ErrTooLarge):
 		return wire.Invalid("MUSIC_REFUSED: this key of %s cannot be locked, and trying again does not help: %s; an operator of Cassandra can repair it (docs/runbook.md, MUSIC_REFUSED); nothing was done", t, tooLarge(err))
 	case errors.Is(err, musiccore.ErrPoisoned):
@@ -42,7 +42,7 @@ func OfOperation(err error, t *catalog.Table, ref int64) *wire.Failure {
 
 // WrongReference returns the error for a number that is no reference of the statement's key.
 func WrongReference(t *catalog.Table, n int64) *wire.Failure {
-	return wire.Invalid("MUSIC_NOT_HELD: lock_ref %d is none of this key of %s: it is of another key, mistyped, or from before the table's locks were made anew; nothing was done: send the lock_ref that LOCK returned for this key, or LOCK again", n, t)
+	return wire.Invalid("MUSIC_NOT_HELD: lock_ref %d is not one of this key of %s: it is of another key, mistyped, or from before the table's locks were made anew; nothing was done: send the lock_ref that LOCK returned for this key, or LOCK again", n, t)
 }
 
 // StaleReferences returns the error for an operation under a reference that this proxy cannot

@@ -37,7 +37,7 @@ func (s *Statement) CheckWhere() *wire.Failure {
 		case r.Column == (rewrite.Name{}) || r.Op != rewrite.OpEq && r.Op != rewrite.OpIn:
 			return wire.Invalid("MUSIC_KEY: %s takes each column of the key as column = value", st.Verb)
 		case at < 0:
-			return wire.Invalid("MUSIC_KEY: %s is not a column of the key: one lock covers one %s of %s", name, s.Critical.Unit(), s.Table)
+			return wire.Invalid("MUSIC_KEY: %s is not a column of the key: one lock covers one %s of %s: name only the columns of its key", name, s.Critical.Unit(), s.Table)
 		case s.restrictedTwice(st, s.Critical.Key[at]):
 			return wire.Invalid("MUSIC_KEY: %s stands twice: name it once", name)
 		}

@@ -18,7 +18,7 @@ func (s *Statement) Key() (musiccore.Key, *wire.Failure) {
 	var first musiccore.Key
 	for i := range s.Parsed.Children {
 		if !s.onTable(i) {
-			return first, wire.Invalid("MUSIC_REFUSED: a batch under a lock must stay within one %s of one table, %s", s.Critical.Unit(), s.Table)
+			return first, wire.Invalid("MUSIC_REFUSED: a batch under a lock must stay within one %s of one table, %s: send one batch for each", s.Critical.Unit(), s.Table)
 		}
 		k, f := s.KeyOf(&s.Parsed.Children[i])
 		if f != nil {
@@ -174,7 +174,7 @@ func (s *Statement) boundKey(marker int, column *catalog.Column) ([]byte, *wire.
 		return nil, wire.Invalid("MUSIC_KEY: the value bound to %s is null, unset or empty: a key needs a value", column.Name)
 	}
 	if !rewrite.Fits(column.Type, value) {
-		return nil, wire.Invalid("MUSIC_KEY: the %d bytes bound to %s are not a valid %s", len(value), column.Name, column.Type)
+		return nil, wire.Invalid("MUSIC_KEY: the %d bytes bound to %s are not a valid %s: bind one", len(value), column.Name, column.Type)
 	}
 	return s.canonical(value, *column)
 }

@@ -32,7 +32,7 @@ func (x *Conditional) addSums(part int) *wire.Failure {
 		case !s.Parsed.Conditional || !condition.Summable(column.Type):
 			continue // Cassandra carries it out or refuses it
 		case slices.Contains(seen, name):
-			return wire.Invalid("MUSIC_REFUSED: %s is critical: a statement may add to %s only once", s.Table, name)
+			return wire.Invalid("MUSIC_REFUSED: %s is critical: a statement may add to %s only once: add the sum", s.Table, name)
 		case !rewrite.Written(s.Text, a.Value):
 			return s.notServed(a.Value)
 		case !column.Static && !s.comparesRow():

@@ -20,13 +20,13 @@ func (s *Statement) Duration(t rewrite.Term, what string) (time.Duration, *wire.
 	case rewrite.TermMarker:
 		ms, f := s.Integer(t, what)
 		if f == nil && (ms < 0 || ms > int64(catalog.MaxDuration/time.Millisecond)) {
-			f = wire.Invalid("MUSIC_SYNTAX: %s of %d ms is out of range", what, ms)
+			f = wire.Invalid("MUSIC_SYNTAX: %s of %d ms is out of range: bind 0 to %d milliseconds", what, ms, catalog.MaxDuration/time.Millisecond)
 		}
 		return time.Duration(ms) * time.Millisecond, f
 	}
 	d, err := rewrite.Duration(s.Text, t)
 	if err != nil || d < 0 || d > catalog.MaxDuration {
-		return 0, wire.Invalid("MUSIC_SYNTAX: %s must be a duration like 5s or 500ms", what)
+		return 0, wire.Invalid("MUSIC_SYNTAX: %s must be a duration like 5s or 500ms, of at most %d hours", what, catalog.MaxDuration/time.Hour)
 	}
 	return d, nil
 }
@@ -39,7 +39,7 @@ func (s *Statement) TextOf(t rewrite.Term, what string) (value string, f *wire.F
 	case rewrite.TermMarker:
 		bound, ok := s.Bound(t)
 		if !ok {
-			return "", wire.Invalid("MUSIC_SYNTAX: the value bound to %s is null or unset", what)
+			return "", wire.Invalid("MUSIC_SYNTAX: the value bound to %s is null or unset: bind a text, or leave %[1]s out", what)
 		}
 		value = string(bound)
 	default:
