@@ -238,7 +238,7 @@ func (c *Classifier) keepsLocks(head *rewrite.Head, name TableKey) (f *wire.Fail
 	}
 	c.Tables.Critical(func(t *catalog.Table, critical *catalog.Critical) {
 		if critical.Marked && string(name) == t.Keyspace+"\x00"+catalog.CompanionPrefix+hex.EncodeToString(critical.ID[:]) {
-			f = wire.Invalid("MUSIC_REFUSED: %s has the locks of %s, which is critical: take @critical out of its comment first", name, t)
+			f = wire.Invalid("MUSIC_REFUSED: %s has the locks of %s, which is critical: take @critical out of its comment first, or its pattern out of the setting critical of every proxy", name, t)
 		}
 	})
 	return f
