@@ -39,7 +39,7 @@ func newLockMetrics(r prometheus.Registerer, critical *criticalTables, named []c
 		takeovers:    counter("music_takeovers_total", "Locks of dead sessions whose client went on here."),
 		loans:        counter("music_loans_total", "Loans that this proxy took from others, under which its clients' operations ask nobody."),
 		synchronises: counter("music_synchronises_total", "Keys that were synchronised."),
-		fencedOff:    counter("music_fenced_off_total", "Operations under a lock that was lost: corruptions prevented."),
+		fencedOff:    counter("music_fenced_off_total", "Operations that were refused, since their client had lost the lock."),
 		alarms:       counter("music_alarms_total", "Broken invariants, each of them an error in the log."),
 		commands:     newCommandMetrics(r),
 	}
@@ -139,11 +139,11 @@ func newCommandMetrics(r prometheus.Registerer) commandMetrics {
 	}
 	m := commandMetrics{
 		lwts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "music_lwts_total", Help: "LWTs on lock rows, by what they write and how they ended; unknown: Cassandra has not answered for sure.",
+			Name: "music_lwts_total", Help: "LWTs on lock rows, by what they write and how they ended; unknown: Cassandra has not answered for sure, refused: another proxy was first.",
 		}, []string{"writes", "outcome"}),
 		lwt: seconds("music_lwt_seconds", "Time of an LWT on a lock row, however it ended."),
 		synchronises: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "music_synchronise_attempts_total", Help: "Attempts to settle writes that an earlier holder of a key has left unfinished, by how they ended.",
+			Name: "music_synchronise_attempts_total", Help: "Attempts to settle writes that an earlier holder of a key has left unfinished, by how they ended; unknown: Cassandra has not answered for sure, unavailable: too few replicas are up, too_large: a row is, above: a write time was ahead of the lock's.",
 		}, []string{"outcome"}),
 		synchronise: seconds("music_synchronise_seconds", "Time of an attempt to synchronise a key, however it ended."),
 	}

@@ -32,7 +32,7 @@ type metrics struct {
 func newRegistry(stats *traffic.Stats) *prometheus.Registry {
 	m := &metrics{
 		stats:    stats,
-		requests: prometheus.NewDesc("music_requests_total", "Requests of clients by opcode and by what became of them.", []string{"opcode", "fate"}, nil),
+		requests: prometheus.NewDesc("music_requests_total", "Requests of clients, by opcode and by what became of them; fenced: sent under a lock, answered, refused: by this proxy itself.", []string{"opcode", "fate"}, nil),
 		failures: prometheus.NewDesc("music_errors_total", "Errors that this proxy itself has sent to clients, by their first word.", []string{"word"}, nil),
 		accepted: prometheus.NewDesc("music_connections_accepted_total", "Client connections ever accepted.", nil, nil),
 		open:     prometheus.NewDesc("music_connections_open", "Client connections now.", nil, nil),

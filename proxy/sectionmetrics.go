@@ -41,11 +41,11 @@ func newSectionMetrics(r prometheus.Registerer, prefix, of string) *sectionMetri
 		held:      gauge("locks_held", "Locks that this proxy has given and that have not ended."),
 		waiting:   gauge("locks_waiting", "LOCKs that wait for their answer here."),
 	}
-	answers := prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "lock_answers_total", Help: "LOCKs, by the state that was answered." + of}, []string{"answer"})
+	answers := prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "lock_answers_total", Help: "LOCKs, by the state that was answered, or ERROR." + of}, []string{"answer"})
 	for state := range m.answers {
 		m.answers[state] = answers.WithLabelValues(cmp.Or(musiccore.State(state).String(), "ERROR"))
 	}
-	ends := prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "lock_ends_total", Help: "Locks that ended, by how." + of}, []string{"how"})
+	ends := prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "lock_ends_total", Help: "Locks that ended, by how; RELEASED: by UNLOCK, LOST: by their lease or FORCE, ORPHANED: this proxy's session has ended, and their clients may go on elsewhere." + of}, []string{"how"})
 	for _, state := range []musiccore.State{0, musiccore.StateLost, musiccore.StateReleased} { // at once: an increase from nothing to 1 is none for Prometheus
 		m.ends[state] = ends.WithLabelValues(cmp.Or(state.String(), orphaned))
 	}
