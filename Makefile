@@ -141,7 +141,7 @@ fuzz: ## each fuzz target for FUZZTIME (10s), a million statements of a new seed
 	$(GO) test -count=1 ./integration/parser -run TestRewriteReadsWhatCassandraReads -seed 0 -texts 1000000
 	$(GO) test -count=1 -short -timeout 1h $$($(DRAWN)) -rapid.seed=$(FIRST) -rapid.checks=2000
 
-bench: ## what the proxy costs beside a bare relay, and locks beside plain writes on a real Cassandra, in one run of 9 minutes; report and plots in .run, BENCH="-against .run/old.json" compares, "-help" tells more
+bench: ## what the proxy costs beside a bare relay, and locks beside plain writes on a real Cassandra, in one run of 11 minutes; report and plots in .run, BENCH="-against .run/old.json" compares, "-help" tells more
 	@mkdir -p .run
 	$(GO) -C integration/bench build -o $(CURDIR)/.run/bin/bench .
 	.run/bin/bench -out .run/bench.json $(BENCH)
