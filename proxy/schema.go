@@ -37,6 +37,7 @@ type schema struct {
 	heartbeat *heartbeat
 	cores     coreEvents
 	log       zerolog.Logger
+	lateLog   zerolog.Logger // sampled
 
 	mu          sync.Mutex                // one refresh at a time
 	outstanding func() (left func() bool) // what clients have on its way to Cassandra: see frontend.Server.Outstanding; nil before there are any
@@ -54,7 +55,10 @@ type coreEvents func(event func(*musiccore.Core, musiccore.Now) musiccore.Effect
 
 // newSchema knows no table until begin has read them.
 func newSchema(r schemaReader, tables *catalog.Tables, critical *criticalTables, l *heartbeat, cores coreEvents) *schema {
-	return &schema{schemaReader: r, tables: tables, critical: critical, heartbeat: l, cores: cores, log: l.log, readings: newReadings()}
+	return &schema{
+		schemaReader: r, tables: tables, critical: critical, heartbeat: l, cores: cores, log: l.log, readings: newReadings(),
+		lateLog: l.log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute}),
+	}
 }
 
 // begin reads the schema for the first time, and passes it to the cores. If proxies start together
@@ -97,6 +101,7 @@ func (s *schema) watch(ctx context.Context) {
 		switch {
 		case readAgain(err), err == nil && len(late) > 0:
 			unsettled++
+			s.tellLate(unsettled, late)
 		case err == nil:
 			unsettled = 0
 		}
@@ -109,6 +114,14 @@ func (s *schema) watch(ctx context.Context) {
 			s.notRead(err)
 			failure.failed(version, boottime())
 		}
+	}
+}
+
+// tellLate logs for whom tables have waited through so many refreshes in a row that they may wait for ever: a
+// client that is told that its table is becoming critical is sent to the log for that.
+func (s *schema) tellLate(unsettled int, late []string) {
+	if unsettled > laggardLooks && len(late) > 0 {
+		s.lateLog.Warn().Strs("waits_for", late).Msg("a change of a table has not been followed everywhere: no lock is given on one that becomes critical (at most one such line a minute)")
 	}
 }
 
