@@ -378,6 +378,9 @@ func (s *schema) makeReady(ctx context.Context, before, t *dataTable, version go
 	if t.ignored != "" && (before == nil || before.ignored != t.ignored) {
 		s.log.Warn().Stringer("table", t).Msg(t.ignored)
 	}
+	if t.Refused != "" && (before == nil || before.Refused != t.Refused) { // a change at a node has no client that could be told
+		s.log.Warn().Stringer("table", t).Str("why", t.Refused).Msg("table is critical, but cannot be locked")
+	}
 	if t.Refused == "" || t.shown() != t.Settings { // what cannot be locked opens to plain writes like any other
 		if late, err = s.barrier(ctx, t, version); err != nil || len(late) > 0 {
 			return late, err
