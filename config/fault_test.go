@@ -164,9 +164,9 @@ func TestLoadTellsEveryFaultAtOnce(t *testing.T) {
 		[]string{"MUSIC_MAX_CONNECTIONS=many", "MUSIC_PROT=9042", "MUSIC_SESSION_LEASE=0s"})
 
 	want := []string{
-		`configuration file ` + path + `: "cassandra": no such setting`,
-		`configuration file ` + path + `: "contact-point": no such setting`,
-		`environment variable MUSIC_PROT: no such setting`,
+		`configuration file ` + path + `: "cassandra": no such setting (music proxy --help has all)`,
+		`configuration file ` + path + `: "contact-point": no such setting (music proxy --help has all)`,
+		`environment variable MUSIC_PROT: no such setting (music proxy --help has all)`,
 		`port "map[a:1]": not a single value; allowed: 1 to 65535`,
 		`username "7": not a text: put it in quotes; allowed: a role; empty where no login is asked for`,
 		`locks "maybe": not a known value; allowed: on, off`,

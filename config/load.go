@@ -26,7 +26,7 @@ const (
 
 // Why a setting's value cannot even be read, or is not a setting's at all.
 var (
-	errNoSetting = errors.New("no such setting")
+	errNoSetting = errors.New("no such setting (music proxy --help has all)")
 	errUnquoted  = errors.New("not a text: put it in quotes")
 	errNoScalar  = errors.New("not a single value")
 	errBoth      = errors.New("given together with password")

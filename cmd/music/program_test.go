@@ -127,7 +127,7 @@ func TestConfigurationFaultsArePlainLines(t *testing.T) {
 	o := run(done, []string{"MUSIC_PROT=1"}, "proxy", "--contact-points=a", "--port=0")
 	assert.Equal(t, statusUsage, o.status)
 	assert.Equal(t, "music: the configuration has faults:\n"+
-		"  environment variable MUSIC_PROT: no such setting\n"+
+		"  environment variable MUSIC_PROT: no such setting (music proxy --help has all)\n"+
 		"  port \"0\": out of range; allowed: 1 to 65535\n", o.stderr)
 	assert.Empty(t, o.served, "nothing was served")
 }
