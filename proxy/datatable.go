@@ -106,7 +106,7 @@ func (t *dataTable) prepareTexts() {
 // criticalTables holds the critical tables by id. It is safe for concurrent use.
 type criticalTables struct {
 	byID    atomic.Pointer[map[[16]byte]*dataTable]
-	synchs  underWay
+	keyed   underWay     // what names a key's data by the columns of its table
 	checked atomic.Int64 // BOOTTIME in ns when the schema was asked for last that showed these tables to be the present ones
 }
 

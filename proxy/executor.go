@@ -61,6 +61,10 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 	if beat, ok := c.Action.(musiccore.ReadBeat); ok {
 		return x.readBeat(ctx, beat.Session)
 	}
+	switch c.Action.(type) {
+	case musiccore.Synch, musiccore.ReadStamps:
+		defer x.tables.keyed.begin()() // before the table is looked up, or a change of it may miss this
+	}
 	t := x.tables.table(c.Key.Table)
 	switch {
 	case t == nil:
@@ -74,7 +78,6 @@ func (x *executor) do(ctx context.Context, c musiccore.Command) musiccore.Result
 	case musiccore.Apply:
 		return x.apply(ctx, t, c.Key.PK, a)
 	case musiccore.Synch:
-		defer x.tables.synchs.begin()()
 		in, k := x.dataOf(t, c.Key.PK)
 		return synchronise.Run(ctx, in, k, a)
 	case musiccore.ReadStamps:

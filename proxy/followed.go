@@ -31,11 +31,15 @@ func (s *schema) answered(ctx context.Context) bool {
 	return true
 }
 
-// underWay marks what has been read by the present names of columns and is under way: requests of clients, and
-// synchronisations, which read and write a large key in several pieces. left reports whether some of it still is.
-func (s *schema) underWay() (left func() bool) {
-	requests, synchs := s.outstanding(), s.critical.synchs.mark()
-	return func() bool { return requests() || synchs() }
+// owes notes what this proxy has to wait for before it has followed, if a table was closed to plain writes, or if its
+// keys have other names than before: the requests of clients, and what reads and writes keys for the core, that are under
+// way. What an earlier change waits for is part of that.
+func (s *schema) owes(changed bool) {
+	if !changed || s.outstanding == nil {
+		return
+	}
+	requests, keyed := s.outstanding(), s.critical.keyed.mark()
+	s.owed = func() bool { return requests() || keyed() }
 }
 
 // behind reports whether this proxy has not followed: see answered.

@@ -59,12 +59,12 @@ func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 			assert.Equal(t, name == "id", s.answered(t.Context()), name)
 		}
 		assert.Equal(t, before+1, looked, "what was read by the former names")
-		end := s.critical.synchs.begin()
+		end := s.critical.keyed.begin()
 		owed.Store(false)
 		s.tables.Set("bank", "accounts", &catalog.Critical{Made: true, Key: []catalog.Column{{Name: "id"}}})
 		s.show(&dataTable{keyspace: "bank", name: "accounts", Critical: catalog.Critical{Made: true, Key: []catalog.Column{{Name: "k"}}}}, "")
 		assert.False(t, s.answered(t.Context()), "a key is being synchronised")
-		later := s.critical.synchs.begin()
+		later := s.critical.keyed.begin()
 		end()
 		assert.True(t, s.answered(t.Context()), "what began later has read the present names")
 		later()
@@ -74,4 +74,30 @@ func TestSchemaIsFollowedOnceCassandraHasAnswered(t *testing.T) {
 		cancel()
 		assert.False(t, s.answered(ended))
 	})
+}
+
+// Whatever else a reading of the schema finds, and the next one: this proxy has not followed other names of keys before
+// nothing is under way that was read by the former ones.
+func TestOtherKeysAreFollowedWhateverElseHasChanged(t *testing.T) {
+	id, k := []catalog.Column{{Name: "id"}}, []catalog.Column{{Name: "k"}}
+	for name, now := range map[string]catalog.Critical{
+		"its settings, too": {Key: k, Made: true, Settings: catalog.Settings{Lease: time.Minute}},
+		"it is made anew":   {Key: id, ID: [16]byte{2}},
+	} {
+		for _, other := range []bool{false, true} { // another table is closed to plain writes then
+			synctest.Test(t, func(t *testing.T) {
+				s := &schema{tables: catalog.NewTables(), critical: newCriticalTables(), heartbeat: &heartbeat{}, cores: func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {}}
+				s.outstanding = func() func() bool { return func() bool { return false } }
+				s.tables.Set("bank", "accounts", &catalog.Critical{Made: true, Key: id})
+				end := s.critical.keyed.begin()
+				s.show(&dataTable{keyspace: "bank", name: "accounts", Critical: now}, "")
+				if other {
+					s.show(&dataTable{keyspace: "bank", name: "tellers", Critical: catalog.Critical{Key: id}}, "")
+				}
+				assert.False(t, s.answered(t.Context()), name)
+				end()
+				assert.True(t, s.answered(t.Context()), name)
+			})
+		}
+	}
 }

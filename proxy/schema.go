@@ -41,7 +41,7 @@ type schema struct {
 
 	mu          sync.Mutex                // one refresh at a time
 	outstanding func() (left func() bool) // what clients have on its way to Cassandra: see frontend.Server.Outstanding; nil before there are any
-	owed        func() bool               // of what was on its way when a table was closed to plain writes, or keys got other names; nil where none of it is
+	owed        func() bool               // see owes; nil where nothing is owed
 	applied     appliedSchema             // what was read last …
 	secrets     gocql.UUID                // … and the id of music.secrets then
 	readings    readings
@@ -326,24 +326,22 @@ func (s *schema) tellCores(self musiccore.SessionID) {
 // by which statements must be read before this proxy tells that it has followed.
 func (s *schema) show(t *dataTable, refused string) {
 	critical := s.tables.Of(t.keyspace, t.name).Critical()
+	renamed := critical != nil && !t.SameKeys(critical) // or it was dropped and made anew
 	if critical != nil && critical.ID == t.ID && critical.Settings == t.Settings && t.Made {
 		if !t.SameColumns(critical) {
 			c := t.Critical
 			c.Closed, c.MaxLease, c.Refused, c.Passing = critical.Closed, critical.MaxLease, critical.Refused, critical.Passing
 			s.tables.Set(t.keyspace, t.name, &c)
 		}
-		if s.outstanding != nil && !t.SameKeys(critical) {
-			s.owed = s.underWay()
-		}
+		s.owes(renamed)
 		return
 	}
 	shown := t.shown()
 	s.publishAs(t, shown, refused)
-	if shown.Unlocked == catalog.Allow || critical != nil && critical.Unlocked != catalog.Allow {
+	closes := shown.Unlocked != catalog.Allow && (critical == nil || critical.Unlocked == catalog.Allow)
+	s.owes(renamed || closes)
+	if !closes {
 		return
-	}
-	if s.outstanding != nil {
-		s.owed = s.outstanding()
 	}
 	if critical != nil && t.Made {
 		// Until closed is known, no LWT may write that a key had no plain writes.

@@ -2,7 +2,7 @@ package proxy
 
 import "sync"
 
-// underWay is the set of synchronisations that are under way. The zero value is empty. It is safe for concurrent use.
+// underWay is a set of commands of the core that are under way. The zero value is empty. It is safe for concurrent use.
 type underWay struct {
 	mu   sync.Mutex
 	last uint64
