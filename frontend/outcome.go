@@ -176,11 +176,11 @@ func (c *conn) conclude(e wire.Envelope, f *sentOperation, o outcome, v musiccor
 		v = musiccore.VerdictTell
 	}
 	switch {
-	case v == musiccore.VerdictLost && get:
+	case v == musiccore.VerdictLost && (get || o.what == musiccore.OutcomeRefused):
 		return c.errorInstead(e, refusal.OfOperation(musiccore.ErrLost, f.table, c.shownReference(f, f.ticket.Ref))), nil
 	case v == musiccore.VerdictLost:
 		return c.errorInstead(e, wire.Invalid("MUSIC_LOST: lock_ref %d on %s was lost meanwhile; whether this write was carried out is unknown, but it cannot overwrite a write of a later holder: LOCK again and read", c.shownReference(f, f.ticket.Ref), f.table)), nil
-	case v == musiccore.VerdictUncertain && o.what == musiccore.OutcomeUnknown && e.OpCode == primitive.OpCodeError:
+	case v == musiccore.VerdictUncertain && e.OpCode == primitive.OpCodeError: // what Cassandra says is so, or as unknown
 	case v == musiccore.VerdictUncertain && get:
 		return c.errorInstead(e, wire.Invalid("MUSIC_UNAVAILABLE: the proxy could not find out in time whether this is the latest state of %s: read again with the same lock_ref", f.table)), nil
 	case v == musiccore.VerdictUncertain:
