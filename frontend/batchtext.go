@@ -31,6 +31,9 @@ func (c *conn) executeSeveral(e wire.Envelope, a lockExecution) error {
 
 // message returns the BATCH message that means the same as a BATCH text, in memory of its own.
 func (a *lockExecution) message() (*lockedBatch, *wire.Failure) {
+	if p := a.lock.origin; p != nil && p.remade() { // the tables of its statements are looked up below
+		return nil, wire.Unprepared(p.id[:])
+	}
 	s, b := a.lock.clone(), a.batch(a.lock.Parsed.Kind)
 	own := s.Parsed.Timestamp
 	if s.Parsed.TTL.Kind != rewrite.NoTerm { // a message has no place for it

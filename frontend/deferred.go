@@ -280,11 +280,11 @@ func (s *lockStatement) servedInSection() bool {
 func (s *lockStatement) refresh(now *catalog.Critical) *wire.Failure {
 	same := s.Critical == now
 	s.Critical = now
-	if same && (s.prepared == nil || !s.prepared.refused) {
+	if same && (s.origin == nil || !s.origin.refused) {
 		return nil
 	}
-	if s.prepared != nil && s.prepared.remade() {
-		return wire.Unprepared(s.prepared.id[:])
+	if s.origin != nil && s.origin.remade() {
+		return wire.Unprepared(s.origin.id[:])
 	}
 	if s.Parsed.Verb == rewrite.Lock {
 		return s.CheckVerb()

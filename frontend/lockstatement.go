@@ -19,7 +19,8 @@ import (
 // request that are needed to carry it out.
 type lockStatement struct {
 	statement.Statement
-	prepared       *preparedLockStatement // the prepared statement if it came by EXECUTE; else nil
+	origin         *preparedLockStatement // the prepared statement if it came by EXECUTE; else nil
+	prepared       *preparedLockStatement // the same as long as the statement is not rewritten, then nil
 	simple         *simpleStatement       // what is known of that in the state Critical; nil if it is not simple
 	metadata       []byte                 // the result metadata id that the EXECUTE had (v5)
 	unlockedTables [][2]string            // for unlockedChild: the tables that it writes

@@ -361,6 +361,7 @@ func (c *conn) reuseValues(values [][]byte) {
 func (p *preparedLockStatement) current() (lockStatement, *wire.Failure) {
 	s := lockStatement{
 		Statement: statement.Statement{Parsed: p.statement, Text: p.text, Table: p.table, Names: p.names},
+		origin:    p,
 		prepared:  p,
 	}
 	if strictest, _ := catalog.Strictest(p.tables); len(p.tables) > 1 && strictest != nil {

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
@@ -79,7 +80,10 @@ func TestTheTablesOfABatchThatIsNotPrepared(t *testing.T) {
 // Nor is one that has waited for its table when that is dropped, and another one made.
 func TestAPreparedStatementThatWaitsForATableThatIsDropped(t *testing.T) {
 	four := primitive.NewValue([]byte{0, 0, 0, 5}) // an int, and a text as well
-	for _, text := range []string{conditionalUpdate, "UPDATE bank.accounts SET n = ? WHERE id = ? AND balance = ?"} {
+	for _, text := range []string{
+		conditionalUpdate, "UPDATE bank.accounts SET n = ? WHERE id = ? AND balance = ?",
+		"INSERT INTO bank.accounts (id, n) VALUES ((text) 'x', ?)", // of which the proxy makes a constant, as of uuid() in a uuid
+	} {
 		for _, batch := range []bool{false, true} {
 			r := newRig(t, func(o *Options) { o.Locks, o.MaxWait = newGrantingLocks(), patience })
 			r.remake(1, "int")
@@ -88,7 +92,7 @@ func TestAPreparedStatementThatWaitsForATableThatIsDropped(t *testing.T) {
 			now := *r.server.Tables.Of("bank", "accounts").Critical()
 			now.Refused, now.Passing = "its settings change", true
 			r.server.Tables.Set("bank", "accounts", &now)
-			bound := []*primitive.Value{four, primitive.NewValue([]byte("x")), four}
+			bound := []*primitive.Value{four, primitive.NewValue([]byte("x")), four}[:strings.Count(text, "?")]
 			if batch {
 				client.send(1, &message.Batch{Children: []*message.BatchChild{{Id: id, Values: bound}}})
 			} else {
@@ -101,4 +105,22 @@ func TestAPreparedStatementThatWaitsForATableThatIsDropped(t *testing.T) {
 			assert.Equal(t, id, f.(*message.Unprepared).Id, text)
 		}
 	}
+}
+
+// Nor is a BATCH text that has waited for what Cassandra was asked first, and of which the statements are read by
+// themselves then.
+func TestAPreparedBatchTextWhoseTableIsMadeAnewMeanwhile(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Locks = newGrantingLocks() })
+	r.remake(1, "int")
+	client, backend := r.loginAs(dialect{version: v4}, "alice")
+	id := r.prepare(client, backend, "BEGIN BATCH UPDATE bank.accounts SET n = ? WHERE id = ?; UPDATE bank.accounts SET n = ? WHERE id = ? APPLY BATCH")
+	four := primitive.NewValue([]byte{0, 0, 0, 5})
+	bound := []*primitive.Value{four, primitive.NewValue([]byte("x")), four, primitive.NewValue([]byte("y"))}
+	client.send(1, &message.Execute{QueryId: id, Options: &message.QueryOptions{PositionalValues: bound}})
+	assert.Contains(t, backend.answer(1).(*message.Query).Query, "IN ()", "a right is asked for")
+	r.remake(2, "text")
+	backend.send(1, &message.VoidResult{})
+	f := client.failure(1)
+	require.Equal(t, primitive.ErrorCodeUnprepared, f.GetErrorCode(), f.GetErrorMessage())
+	assert.Equal(t, id, f.(*message.Unprepared).Id)
 }
