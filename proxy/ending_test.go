@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/config"
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -70,6 +72,25 @@ func TestEndOfASessionIsWritten(t *testing.T) {
 	ended := written(n.take())
 	require.Len(t, ended, 3)
 	assert.Equal(t, bigint(musiccore.EndedBeat), ended[2].set["beat"])
+}
+
+// So are they where the start fails after the first beat.
+func TestAStartThatFailsEndsItsSession(t *testing.T) {
+	n, l := beating(t)
+	beats := clusterClock(time.Now, &message.VoidResult{})
+	n.says(func(a asked) message.Message {
+		if strings.Contains(a.text, "system_schema") {
+			return &message.Unauthorized{ErrorMessage: "no right"}
+		}
+		return beats(a)
+	})
+	s := &lockService{heartbeat: l, schema: newSchema(schemaReader{session: n.session, home: func() string { return "" }, release: "5.0.8", rules: new(criticalRules)},
+		catalog.NewTables(), newCriticalTables(), l, func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {})}
+	require.ErrorContains(t, s.beginSession(t.Context()), "no right")
+	all := written(n.take())
+	require.Len(t, all, 2)
+	assert.Equal(t, all[0].set["session"], all[1].set["session"])
+	assert.Equal(t, bigint(musiccore.EndedBeat), all[1].set["beat"])
 }
 
 // While the last requests are waited for, /ready says 503 and /metrics is served.

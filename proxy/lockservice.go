@@ -151,17 +151,32 @@ func coreOptions(m config.Music, l config.Limits) musiccore.Options {
 	return o
 }
 
-// begin creates what is missing in Cassandra, and reads what must be known before the first lock.
+// begin creates what is missing in Cassandra, begins to beat, and reads what must be known before the first lock.
 func (s *lockService) begin(ctx context.Context, replication string) error {
 	session := s.connections.session
 	for _, step := range []func() error{
 		func() error { return ensureKeyspace(ctx, session, replication) },
 		func() error { return s.references.begin(ctx, session) },
 		func() error { return s.heartbeat.checkVersions(ctx) },
+	} {
+		if err := untilAnswered(ctx, s.heartbeat.log, step); err != nil {
+			return err
+		}
+	}
+	return s.beginSession(ctx)
+}
+
+// beginSession writes the first beat, and reads the schema. If it fails it ends the session: who changes the
+// schema would wait for it until its lease is over.
+func (s *lockService) beginSession(ctx context.Context) error {
+	for _, step := range []func() error{
 		func() error { return s.heartbeat.beat(ctx) },
 		func() error { return s.schema.begin(ctx) },
 	} {
 		if err := untilAnswered(ctx, s.heartbeat.log, step); err != nil {
+			ending, ended := context.WithTimeout(context.Background(), shutdownGrace)
+			defer ended()
+			s.heartbeat.end(ending)
 			return err
 		}
 	}
