@@ -403,14 +403,17 @@ public final class Music {
       if (!closed && (told != null && told.state.equals("LOST") || failed != null && ended(reason(failed)))) lost.complete(null);
     }
 
-    /** Calls write; where its fate is unknown, landed, which reads under the lock. Returns whether it landed. */
+    /**
+     * Calls write; where its fate is unknown, landed, which reads under the lock. Returns whether it landed. A thread that is interrupted
+     * meanwhile gets the InterruptedException, and does not know.
+     */
     public boolean settle(Callable<?> write, Callable<Boolean> landed) throws Exception {
       Exception unknown;
       try {
         write.call();
         return true;
       } catch (Exception failed) {
-        if (!uncertain(failed)) throw failed;
+        if (failed instanceof InterruptedException || !uncertain(failed)) throw failed;
         unknown = failed;
       }
       for (; !isLost(); Thread.sleep(PAUSE)) {
@@ -418,7 +421,7 @@ public final class Music {
           return landed.call();
         } catch (Exception failed) {
           if (says(reason(failed), "MUSIC_LOST")) break;
-          if (certain(reason(failed))) throw failed;
+          if (failed instanceof InterruptedException || certain(reason(failed))) throw failed;
         }
       }
       throw new Lost("the lock is lost, and whether this was written is unknown", unknown);

@@ -178,7 +178,7 @@ public final class Player {
         case "settle-plain":
           PreparedStatement write = words[0].equals("settle") ? update : session.prepare(String.format(PLAIN, story.table));
           boolean landed = lock.settle(() -> session.execute(lock.bind(write, value, "zurich", "x")),
-              () -> session.execute(lock.bind(read, "zurich", "x")).one().getLong(0) == value);
+              () -> session.executeAsync(lock.bind(read, "zurich", "x")).toCompletableFuture().get().one().getLong(0) == value);
           return landed ? "landed" : "not landed";
         case "plain":
           session.execute(lock.bind(session.prepare(String.format(PLAIN, story.table)), value, "zurich", "x"));
