@@ -60,7 +60,7 @@ func (a *lockExecution) lockManyKeys() *wire.Failure {
 	}
 	r := multiLock{
 		conn: c, stream: a.envelope.Stream, table: s.Table, columns: s.grantColumns(), keys: keys, most: len(keys),
-		skip: s.Parsed.SkipLocked, request: q, warnings: a.warnings, generation: s.Critical.Generation,
+		skip: s.Parsed.SkipLocked, request: q, warnings: a.warnings, generation: s.Critical.Generation, id: s.Critical.ID,
 	}
 	if s.Parsed.Limit.Kind != rewrite.NoTerm {
 		n, f := s.Integer(s.Parsed.Limit, "LIMIT")
@@ -102,13 +102,19 @@ type multiLock struct {
 
 	warnings   []string // about clauses whose values were reduced to a limit
 	generation [16]byte // of the table
+	id         [16]byte // likewise
 }
 
 // run takes the locks and answers the client. It blocks for at most patience.
 func (r *multiLock) run(o operation) {
 	limit, cancel := context.WithTimeout(context.Background(), r.patience())
 	defer cancel()
-	got, failure := r.lockKeys(limit)
+	var got []*multiLockKey
+	var failure *wire.Failure
+	if free, ok := r.conn.server.tokens.take(tokenName{r.id, r.request.Token}, limit.Done(), r.conn.done); ok {
+		defer free()
+		got, failure = r.lockKeys(limit)
+	}
 	if failure != nil || !r.skip && !r.complete(got) {
 		r.releaseKeys(got)
 	}

@@ -105,6 +105,7 @@ type Server struct {
 	prepared   *preparedStatements
 	turns      turns
 	groups     groups
+	tokens     tokens
 	lastID     atomic.Uint64
 
 	mu    sync.Mutex

@@ -1,0 +1,51 @@
+package frontend
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/musiccore"
+)
+
+// oneWaits grant every LOCK at once but the second one, which is answered when it is cancelled.
+type oneWaits struct {
+	*grantingLocks
+	asked int
+	waits chan struct{}
+}
+
+func (o *oneWaits) Lock(k musiccore.Key, q musiccore.Request, done func(musiccore.Answer)) (musiccore.Answer, func()) {
+	if o.asked++; o.asked != 2 {
+		return o.grantingLocks.Lock(k, q, done)
+	}
+	close(o.waits)
+	return musiccore.Answer{}, func() { done(musiccore.Answer{Err: errors.New("the operation was cancelled")}) }
+}
+
+// A LOCK on several keys that is sent twice with one TOKEN, since its client does not know whether the first one has come, does
+// not tell that it holds what the first one is about to release.
+func TestALockOnSeveralKeysThatIsSentTwice(t *testing.T) {
+	core := &oneWaits{grantingLocks: newGrantingLocks(), waits: make(chan struct{})}
+	r := rightsRig(t, core, func(o *Options) { o.MaxWait = patience })
+	first, _ := r.login(d4())
+	second, _ := r.login(d4())
+	lock := query("LOCK bank.accounts WHERE id IN ('x', 'y') TOKEN 6d2ac1f6-4d8e-4f7e-9a3b-3c2f7a1f0b11")
+	first.send(1, lock)
+	taken(t, core.waits)
+	second.send(1, lock)
+	second.silent()
+	assert.Empty(t, core.unlocked)
+	_ = first.Close()
+	held := second.answer(1).(*message.RowsResult).Data
+	require.Len(t, held, 2)
+	for _, row := range held {
+		assert.Equal(t, "HELD", string(row[2]))
+	}
+	assert.Len(t, core.unlocked, 1, "before the second one was asked for")
+	r.end()
+	assert.Len(t, core.unlocked, 1)
+}
