@@ -109,6 +109,35 @@ func expectNothingGivenAgain(t *testing.T, shown *Row) {
 	h.expectError(old, ErrLost)
 }
 
+// So it does where somebody waits, but the session ends before he gets a reference, as it may while replicas come back
+// that have lost the row.
+func TestTheRowIsLostAndThenTheSession(t *testing.T) {
+	h, s := newHolder(t)
+	s.row = nil
+	h.lock(Request{Wait: time.Minute})
+	for len(h.alarms) == 0 {
+		id, action := h.open[0].ID, h.open[0].Action
+		h.open = h.open[1:]
+		result := Result{Status: StatusRefused}
+		if read, ok := action.(ReadRow); ok {
+			result = s.do(read)
+		}
+		h.reply(id, result)
+	}
+	h.open = nil // what gives him one comes nowhere
+	h.advanceUnticked(time.Minute)
+	h.session = NewSession(session(2), h.opts)
+	h.collect(h.core.Rejoin(h.time(), h.session))
+	h.beat()
+	require.Empty(t, h.core.keys)
+	next := h.lock(Request{Wait: time.Minute})
+	h.runFor(s, 5*time.Second)
+	require.EqualValues(t, 2, h.expectState(next, StateHeld).Ref, "1 was given")
+	_, old := h.begin(1, Put)
+	s.answerAll()
+	h.expectError(old, ErrLost)
+}
+
 // A read that began before the present row was known does not show that this one is lost: it may have been
 // decided meanwhile.
 func TestALateReadDoesNotShowThatTheRowWentBack(t *testing.T) {

@@ -28,10 +28,15 @@ func (c *Core) key(id Key) *key {
 }
 
 // forget drops a key that nobody needs. Its row is kept if the queue is empty, as far as that is
-// certain: another row could change without this proxy. What a row has lost is kept in any case.
+// certain: another row could change without this proxy.
 func (c *Core) forget(k *key) {
-	kept := idleKey{first: k.table.first, closed: k.table.closed, lastDied: k.lastHolder.died, nextBlockSize: k.blocks.nextSize}
-	if k.view.firmAfter != 0 && k.view.state == rowPresent && k.view.row.Empty() {
+	k.leave(k.view.firmAfter != 0 && k.view.state == rowPresent && k.view.row.Empty())
+}
+
+// leave ends a key in memory. Its row is kept if the caller says so, and what a row has lost in any case.
+func (k *key) leave(keepRow bool) {
+	c, kept := k.c, idleKey{first: k.table.first, closed: k.table.closed, lastDied: k.lastHolder.died, nextBlockSize: k.blocks.nextSize}
+	if keepRow {
 		kept.row, kept.settled, kept.endings = k.view.row, k.view.settled, k.endings
 	}
 	if kept.row.Guard != 0 || kept.first > c.tables[k.id.Table].first {

@@ -167,8 +167,5 @@ func (k *key) dropKey(now Now, err error) {
 	for _, q := range k.queries {
 		k.c.answer(Answer{Op: q.op, Err: err})
 	}
-	delete(k.c.commands, k.view.read.cmd)
-	k.endUnfenced()
-	k.c.timers.stop(&k.timer)
-	delete(k.c.keys, k.id)
+	k.leave(false)
 }

@@ -141,9 +141,9 @@ func (c *Core) Ordinary(now Now, table [16]byte) Effects {
 
 // lose ends and forgets all locks of a table.
 func (c *Core) lose(now Now, table [16]byte) {
-	c.idle.forget(table)
 	c.closeLoans(table)
 	c.each(table, func(k *key) { k.dropKey(now, ErrUnavailable) })
+	c.idle.forget(table)
 }
 
 // Strict sets whether operations of a table are checked against the lock row instead of the clock
