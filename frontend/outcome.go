@@ -96,6 +96,8 @@ func worst(verdicts []musiccore.Verdict) musiccore.Verdict {
 func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdict musiccore.Verdict, wait func() musiccore.Verdict) error {
 	if c.down.Out.Full() { // what waits to be written may wait for the end of an envelope before this one
 		if err := c.down.Flush(); err != nil {
+			f.done()
+			c.releaseFresh(f)
 			return err
 		}
 		c.down.Out.Room(c.done)

@@ -1,0 +1,70 @@
+package frontend
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"music/frontend/catalog"
+)
+
+// breakingListener accepts sockets to which nothing can be written once they are broken.
+type breakingListener struct {
+	net.Listener
+	broken *atomic.Bool
+}
+
+func (l breakingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return breakingConn{conn, l.broken}, err
+}
+
+type breakingConn struct {
+	net.Conn
+	broken *atomic.Bool
+}
+
+func (c breakingConn) Write(b []byte) (int, error) {
+	if c.broken.Load() {
+		return 0, errors.New("broken")
+	}
+	return c.Conn.Write(b)
+}
+
+// A write with IF whose read is answered when its client cannot be written to any more, and what waits to be written
+// fills its room, is over: the next one of the key has its turn.
+func TestAConditionalWriteOfAClientThatCannotBeWrittenTo(t *testing.T) {
+	broken := new(atomic.Bool)
+	r := rigBetween(t, breakingListener{listen(t), broken}, listen(t), []func(*Options){func(o *Options) { o.Locks = newGrantingLocks() }})
+	r.seats(catalog.Reject, func(*catalog.Critical) {})
+	conditional := query("UPDATE bank.seats USING LOCK 9 SET n = 1 WHERE hall = 'x' AND seat = 'y' IF n = 2")
+	client, backend := r.login(d4())
+	client.send(2, query("SELECT a FROM b.c"))
+	backend.answer(2)
+	client.send(1, conditional)
+	assert.Contains(t, backend.answer(1).(*message.Query).Query, "SELECT")
+	other := backend.envelope(t, 2, page(nil, strings.Repeat("x", 2000)))
+	backend.write(other[:1000])
+	_, err := io.ReadFull(client, make([]byte, 1000))
+	require.NoError(t, err)
+	r.server.each(func(c *conn) {
+		c.post(make([]byte, 300<<10))
+		assert.True(t, c.down.Out.Full(), "the answer to the SELECT has begun")
+	})
+	broken.Store(true)
+	backend.write(append(other[1000:], backend.envelope(t, 1, numbers(2))...))
+	backend.ended()
+
+	broken.Store(false)
+	client, backend = r.login(d4())
+	client.send(1, conditional)
+	assert.Contains(t, backend.answer(1).(*message.Query).Query, "SELECT")
+	_ = client.Close()
+}
