@@ -39,6 +39,11 @@ func TestALockOnSeveralKeysThatIsSentTwice(t *testing.T) {
 	second.send(1, lock)
 	second.silent()
 	assert.Empty(t, core.unlocked)
+	hasty, _ := r.login(d4())
+	hasty.send(1, query("LOCK bank.accounts WHERE id IN ('x', 'y') WAIT 20ms TOKEN 6d2ac1f6-4d8e-4f7e-9a3b-3c2f7a1f0b11"))
+	for _, row := range hasty.answer(1).(*message.RowsResult).Data {
+		assert.Equal(t, "BUSY", string(row[2]))
+	}
 	_ = first.Close()
 	held := second.answer(1).(*message.RowsResult).Data
 	require.Len(t, held, 2)
