@@ -31,15 +31,19 @@ func (s *schema) answered(ctx context.Context) bool {
 	return true
 }
 
-// owes notes what this proxy has to wait for before it has followed, if a table was closed to plain writes, or if its
-// keys have other names than before: the requests of clients, and what reads and writes keys for the core, that are under
-// way. What an earlier change waits for is part of that.
-func (s *schema) owes(changed bool) {
-	if !changed || s.outstanding == nil {
+// owes notes what this proxy has to wait for before it has followed: the requests of clients that are under way, if a
+// table was closed to plain writes or has other keys than before; with other keys also what reads and writes keys for the core. What
+// an earlier change waits for is still waited for.
+func (s *schema) owes(closed, otherKeys bool) {
+	if s.outstanding == nil || !closed && !otherKeys {
 		return
 	}
-	requests, keyed := s.outstanding(), s.critical.keyed.mark()
-	s.owed = func() bool { return requests() || keyed() }
+	rest := s.owed
+	if otherKeys {
+		rest = s.critical.keyed.mark()
+	}
+	requests := s.outstanding()
+	s.owed = func() bool { return requests() || rest != nil && rest() }
 }
 
 // behind reports whether this proxy has not followed: see answered.

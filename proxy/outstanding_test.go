@@ -97,6 +97,9 @@ func TestOtherKeysAreFollowedWhateverElseHasChanged(t *testing.T) {
 				assert.False(t, s.answered(t.Context()), name)
 				end()
 				assert.True(t, s.answered(t.Context()), name)
+				defer s.critical.keyed.begin()()
+				s.show(&dataTable{keyspace: "bank", name: "limits", Critical: catalog.Critical{Key: id}}, "")
+				assert.True(t, s.answered(t.Context()), "what is closed to plain writes does not wait for that")
 			})
 		}
 	}

@@ -326,20 +326,20 @@ func (s *schema) tellCores(self musiccore.SessionID) {
 // by which statements must be read before this proxy tells that it has followed.
 func (s *schema) show(t *dataTable, refused string) {
 	critical := s.tables.Of(t.keyspace, t.name).Critical()
-	renamed := critical != nil && !t.SameKeys(critical) // or it was dropped and made anew
+	otherKeys := critical != nil && !t.SameKeys(critical) // they have other names, or it was dropped and made anew
 	if critical != nil && critical.ID == t.ID && critical.Settings == t.Settings && t.Made {
 		if !t.SameColumns(critical) {
 			c := t.Critical
 			c.Closed, c.MaxLease, c.Refused, c.Passing = critical.Closed, critical.MaxLease, critical.Refused, critical.Passing
 			s.tables.Set(t.keyspace, t.name, &c)
 		}
-		s.owes(renamed)
+		s.owes(false, otherKeys)
 		return
 	}
 	shown := t.shown()
 	s.publishAs(t, shown, refused)
 	closes := shown.Unlocked != catalog.Allow && (critical == nil || critical.Unlocked == catalog.Allow)
-	s.owes(renamed || closes)
+	s.owes(closes, otherKeys)
 	if !closes {
 		return
 	}
