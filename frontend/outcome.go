@@ -38,9 +38,13 @@ func (c *conn) performUnderLock(e wire.Envelope, f *sentOperation) error {
 		}
 		return nil
 	}
+	stream := e.Stream
 	e, err = c.conclude(e, f, o, verdict)
-	c.streams.End(e.Stream)
 	f.done()
+	if (err != nil || c.over()) && c.releaseFresh(f) {
+		return err // the end of the connection answers the client
+	}
+	c.streams.End(stream)
 	if err == nil && !c.releaseSpoilt(e, f) {
 		c.down.Emit(e.Raw)
 	}
@@ -142,6 +146,7 @@ func (c *conn) answerUnderLock(e wire.Envelope, f *sentOperation, o outcome, v m
 	switch {
 	case err != nil:
 		f.done()
+		c.releaseFresh(f)
 		c.end(err)
 		return nil
 	case f.condition != nil:

@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 
+	"music/frontend/wire"
 	"music/musiccore"
 )
 
@@ -108,4 +110,55 @@ func TestForUpdateWhoseReadIsToldToNobody(t *testing.T) {
 		core.verdicts <- musiccore.VerdictTell
 		assert.EqualValues(t, 9, taken(t, g.unlocked))
 	})
+}
+
+// slowGuard has a verdict at once, which takes a while.
+type slowGuard struct{ *verdictLocks }
+
+func (s slowGuard) End(_ musiccore.Ticket, o musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+	s.ended <- o
+	return <-s.verdicts, nil
+}
+
+// So it is if the client goes when the answer to the read has just come.
+func TestForUpdateWhoseClientGoesAsItIsTold(t *testing.T) {
+	core := &verdictLocks{ended: make(chan musiccore.Outcome, 1), verdicts: make(chan musiccore.Verdict, 1)}
+	g := newGrantingLocks()
+	r := rightsRig(t, struct {
+		Locker
+		OperationGuard
+		LockLister
+	}{g, slowGuard{core}, g})
+	client, backend := r.login(d4())
+	client.send(1, query("SELECT balance FROM bank.accounts WHERE id = 'x' FOR UPDATE"))
+	backend.answer(1)
+	backend.send(1, balances(bigint(5)))
+	<-core.ended
+	_ = client.Close()
+	r.server.each(func(c *conn) { <-c.done })
+	core.verdicts <- musiccore.VerdictTell
+	assert.EqualValues(t, 9, taken(t, g.unlocked))
+}
+
+// So it is if Cassandra's answer to the read cannot be read.
+func TestForUpdateWhoseReadIsNotUnderstood(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		core := &verdictLocks{ended: make(chan musiccore.Outcome, 1), verdicts: make(chan musiccore.Verdict, 1)}
+		g := newGrantingLocks()
+		guard := OperationGuard(slowGuard{core})
+		if later {
+			guard = core
+		}
+		client, backend := rightsRig(t, struct {
+			Locker
+			OperationGuard
+			LockLister
+		}{g, guard, g}).login(d4())
+		client.send(1, query("SELECT balance FROM bank.accounts WHERE id = 'x' FOR UPDATE"))
+		backend.answer(1)
+		backend.write(wire.ResponseEnvelope(byte(v4), 1, primitive.OpCodeResult, []byte{0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 9})) // nine columns, and no more
+		<-core.ended
+		core.verdicts <- musiccore.VerdictTell
+		assert.EqualValues(t, 9, taken(t, g.unlocked), later)
+	}
 }
