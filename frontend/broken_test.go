@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/musiccore"
 )
 
 // breakingListener accepts sockets to which nothing can be written once they are broken.
@@ -67,4 +68,20 @@ func TestAConditionalWriteOfAClientThatCannotBeWrittenTo(t *testing.T) {
 	client.send(1, conditional)
 	assert.Contains(t, backend.answer(1).(*message.Query).Query, "SELECT")
 	_ = client.Close()
+}
+
+// So it is where the proxy fails by a bug of its own, which ends only the connection.
+func TestAConditionalWriteInWhichTheProxyFails(t *testing.T) {
+	core := newGrantingLocks()
+	core.verdict = musiccore.VerdictLost
+	r := rigBetween(t, listen(t), listen(t), []func(*Options){func(o *Options) { o.Locks, o.Audit = core, func(Refusal) { panic("a bug") } }})
+	r.seats(catalog.Reject, func(*catalog.Critical) {})
+	conditional := query("UPDATE bank.seats USING LOCK 9 SET n = 1 WHERE hall = 'x' AND seat = 'y' IF n = 2")
+	for range 2 {
+		client, backend := r.login(d4())
+		client.send(1, conditional)
+		assert.Contains(t, backend.answer(1).(*message.Query).Query, "SELECT")
+		backend.send(1, numbers(2))
+		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_BACKEND: internal error")
+	}
 }

@@ -139,20 +139,26 @@ func (c *conn) noteRight(f *sentOperation, o outcome) {
 // answerUnderLock returns the client's answer, given the verdict; nil if the client is answered
 // otherwise, or later.
 func (c *conn) answerUnderLock(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) []byte {
+	goesOn := false
+	defer func() { // also if a bug ends the connection here: others wait for the turn
+		if !goesOn {
+			f.done()
+		}
+	}()
 	if f.condition != nil && o.forgotten != nil && c.sendAsText(f, o.forgotten) {
+		goesOn = true
 		return nil
 	}
 	e, err := c.conclude(e, f, o, v)
 	switch {
 	case err != nil:
-		f.done()
 		c.releaseFresh(f)
 		c.end(err)
 		return nil
 	case f.condition != nil:
+		goesOn = true
 		return c.continueConditional(e, f)
 	}
-	f.done()
 	if c.releaseSpoilt(e, f) {
 		return nil
 	}
