@@ -41,6 +41,13 @@ func releaseHasTransactions(release string) bool {
 	return majorOf(release) >= 6
 }
 
+// releaseNumbersChanges reports whether the schema's version is the number of its last change, the same at
+// every node; each then writes its tables of the schema by its own clock (CEP-21: DistributedSchema,
+// initializeKeyspaceInstances). Before, the write times are the same at every node.
+func releaseNumbersChanges(release string) bool {
+	return majorOf(release) >= 6
+}
+
 // majorOf returns the first number of a release; 0 if it cannot be parsed.
 func majorOf(release string) (major int) {
 	if n, _ := fmt.Sscanf(release, "%d.", &major); n != 1 {

@@ -149,9 +149,37 @@ type companion struct {
 // what was read. Cassandra's own version of the schema would not do, since it changes only after
 // the tables have. digest also covers write times, so that it does not return to an old value when
 // a comment does: a proxy may have opened the table in between, while its old beat is still there.
+// Where each node has write times of its own, the number of the last change stands for them: what is
+// read is of that change or of the next one, whose tables are written before its number is.
 func (r *schemaReader) readTables(ctx context.Context, rules config.Music) (all []*dataTable, names map[[2]string]companion, digest gocql.UUID, err error) {
+	if !releaseNumbersChanges(r.release) {
+		return r.scanTables(ctx, rules, nil)
+	}
+	before, _, err := r.versionAt(ctx, r.node)
+	if err != nil {
+		return nil, nil, digest, fmt.Errorf("read the schema's version: %w", err)
+	}
+	all, names, digest, err = r.scanTables(ctx, rules, &before)
+	if err != nil {
+		return nil, nil, digest, err
+	}
+	after, _, err := r.versionAt(ctx, r.node)
+	switch {
+	case err != nil:
+		return nil, nil, digest, fmt.Errorf("read the schema's version: %w", err)
+	case after != before:
+		return nil, nil, digest, errChanged
+	}
+	return all, names, digest, nil
+}
+
+// scanTables is readTables; change, if it is not nil, is in the digest instead of write times.
+func (r *schemaReader) scanTables(ctx context.Context, rules config.Music, change *gocql.UUID) (all []*dataTable, names map[[2]string]companion, digest gocql.UUID, err error) {
 	names = map[[2]string]companion{}
 	var rows []string
+	if change != nil {
+		rows = append(rows, change.String())
+	}
 	iter := r.ask("SELECT keyspace_name, table_name, id, comment, flags, gc_grace_seconds, default_time_to_live, WRITETIME(comment) FROM system_schema.tables").IterContext(ctx)
 	var keyspace, name, comment string
 	var id gocql.UUID
@@ -160,7 +188,11 @@ func (r *schemaReader) readTables(ctx context.Context, rules config.Music) (all 
 	var written int64
 	for iter.Scan(&keyspace, &name, &id, &comment, &flags, &grace, &ttl, &written) {
 		if !ofTheNode(keyspace) {
-			rows = append(rows, fmt.Sprintf("%q %q %s %q %d", keyspace, name, id, comment, written))
+			stamp := written
+			if change != nil {
+				stamp = 0
+			}
+			rows = append(rows, fmt.Sprintf("%q %q %s %q %d", keyspace, name, id, comment, stamp))
 		}
 		if strings.HasPrefix(name, catalog.CompanionPrefix) {
 			names[[2]string{keyspace, name}] = companion{uuid.UUID(id), grace}

@@ -138,6 +138,35 @@ func TestManyTablesAreReadInFewStatements(t *testing.T) {
 	}
 }
 
+// Proxies at several nodes find out whether they have read the same: up to Cassandra 5 by the write times,
+// and from 6 on, where each node has its own, by the number of the last change. A reading that a
+// change comes into is none.
+func TestWhatWasReadIsTheSameAtEveryNode(t *testing.T) {
+	read := func(release string, written int64, version func() gocql.UUID) (gocql.UUID, error) {
+		n := startCQLNode(t, playedSchema{tables: 1, written: written}.answer)
+		n.mu.Lock()
+		n.version = version
+		n.mu.Unlock()
+		c, err := (&schemaReader{session: n.session, release: release, rules: new(criticalRules)}).read(t.Context())
+		return c.applied.digest, err
+	}
+	digest := func(release string, written int64, change byte) gocql.UUID {
+		d, err := read(release, written, func() gocql.UUID { return gocql.UUID{15: change} })
+		require.NoError(t, err)
+		return d
+	}
+	const v5, v6 = "5.0.8", "6.0.0"
+	assert.Equal(t, digest(v5, 1, 7), digest(v5, 1, 8))
+	assert.NotEqual(t, digest(v5, 1, 7), digest(v5, 2, 7))
+	assert.Equal(t, digest(v6, 1, 7), digest(v6, 2, 7))
+	assert.NotEqual(t, digest(v6, 1, 7), digest(v6, 1, 8))
+
+	last := byte(0)
+	_, err := read(v6, 1, func() gocql.UUID { last++; return gocql.UUID{15: last} })
+	require.ErrorIs(t, err, errChanged)
+	require.True(t, readAgain(err))
+}
+
 // From Cassandra 6 on a table tells by DESCRIBE whether values are checked.
 func TestTablesWhoseValuesAreChecked(t *testing.T) {
 	n := startCQLNode(t, playedSchema{tables: 3}.answer)
