@@ -30,7 +30,7 @@ func (w *environment) startThree() (*cassandra.Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	c, err := cassandra.Start(ctx, cassandra.Options{
-		Dir: filepath.Join(w.runDir, "integration-three"), RunDir: w.runDir, Nodes: 3, Heap: "256m", FastJIT: true,
+		Dir: filepath.Join(w.runDir, "integration-three"), RunDir: w.runDir, Release: *release, Nodes: 3, Heap: "256m", FastJIT: true,
 		Address: func(k int) string { return fmt.Sprintf("127.0.7.%d", k) },
 		Yaml:    cassandra.Durable(map[string]string{"user_defined_functions_enabled": "true", "materialized_views_enabled": "true"}),
 		Properties: map[string]string{
