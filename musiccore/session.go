@@ -32,7 +32,7 @@ const ClockGap = 10 * time.Second
 // LWT with a higher one could still be applied, and leave a row that looks as if the key had been
 // synchronised since. clk() of one proxy lies at most ClockGap behind the cluster's clock, that of
 // another a second ahead of it; the rest of twice ClockGap is for nodes whose clocks differ, and
-// for steps that a proxy has not noticed yet. before is the stamp of the time before, since closed
+// for a machine that has stood still, which its proxy has not noticed yet. before is the stamp of the time before, since closed
 // never falls. now.Clk must not be 0.
 func Closing(now Now, before Stamp) Stamp {
 	return max(now.Clk+2*Stamp(ClockGap/time.Microsecond), before+1)

@@ -64,14 +64,14 @@ func (l *heartbeat) timedBeat(ctx context.Context, self *musiccore.Session, via 
 
 // observe reads the session's row at QUORUM, and the cluster's clock.
 func (l *heartbeat) observe(ctx context.Context, self *musiccore.Session, via string) (observation, error) {
-	before := time.Now()
+	before := boottime()
 	g := observation{look: self.Look(l.clock.now())}
 	var beat *int64
 	var cluster time.Time
 	err := l.session.Query("SELECT beat, toTimestamp(now()) AS now FROM music.sessions WHERE session = ?", gocql.UUID(self.ID())).
 		Consistency(gocql.Quorum).SetHostID(via).ScanContext(ctx, &beat, &cluster)
 	if errors.Is(err, gocql.ErrNotFound) {
-		before = time.Now()
+		before = boottime()
 		err = l.session.Query("SELECT toTimestamp(now()) AS now FROM system.local").Consistency(gocql.One).SetHostID(via).ScanContext(ctx, &cluster)
 	}
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *heartbeat) observe(ctx context.Context, self *musiccore.Session, via st
 	if beat != nil {
 		g.beat = *beat
 	}
-	l.clock.observe(before, time.Now(), cluster)
+	l.clock.observe(boottime()-before, cluster)
 	g.now = l.clock.now()
 	g.now.Store = musiccore.Stamp(cluster.UnixMicro())
 	return g, nil

@@ -18,7 +18,7 @@ const maxClockLead = time.Second
 // cluster's clock, and Now.Clk is 0. It is safe for concurrent use.
 type clock struct {
 	known atomic.Bool
-	ahead atomic.Int64 // how far the cluster's clock is ahead of this machine's, in ns
+	began atomic.Int64 // what the cluster's clock showed when BOOTTIME was 0, in ns. Nobody sets BOOTTIME, as one may set the wall clock between two observations
 }
 
 // now reads all clocks at once.
@@ -28,16 +28,25 @@ func (c *clock) now() musiccore.Now { return c.from(time.Now()) }
 func (c *clock) from(wall time.Time) musiccore.Now {
 	n := instant()
 	n.Wall = musiccore.Stamp(wall.UnixMicro())
-	ahead := time.Duration(c.ahead.Load())
+	ahead := c.ahead(wall, n.Boot)
 	if c.known.Load() && ahead.Abs() <= musiccore.ClockGap {
 		n.Clk = musiccore.Stamp(wall.Add(min(0, ahead+maxClockLead)).UnixMicro())
 	}
 	return n
 }
 
-// observe stores the cluster's clock, which was read between two readings of this machine's.
-func (c *clock) observe(before, after, cluster time.Time) {
-	c.ahead.Store(int64(cluster.Sub(before.Add(after.Sub(before) / 2))))
+// ahead returns how far the cluster's clock is ahead of this machine's, which shows wall at a moment of
+// BOOTTIME; 0 before the first observation.
+func (c *clock) ahead(wall time.Time, boot time.Duration) time.Duration {
+	if !c.known.Load() {
+		return 0
+	}
+	return time.Unix(0, c.began.Load()).Add(boot).Sub(wall)
+}
+
+// observe stores the cluster's clock, which was read within the time before now.
+func (c *clock) observe(within time.Duration, cluster time.Time) {
+	c.began.Store(cluster.UnixNano() - int64(boottime()-within/2))
 	c.known.Store(true)
 }
 

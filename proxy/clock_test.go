@@ -14,16 +14,30 @@ import (
 func TestObservedClock(t *testing.T) {
 	var c clock
 	assert.Zero(t, c.now().Clk, "nothing is known")
-	before := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	assert.Zero(t, c.ahead(time.Now(), boottime()))
 	for _, ahead := range []time.Duration{0, -time.Second, 5 * time.Second} {
-		c.observe(before, before.Add(40*time.Millisecond), before.Add(20*time.Millisecond+ahead))
-		assert.Equal(t, ahead, time.Duration(c.ahead.Load()))
+		c.observe(4*time.Second, time.Now().Add(ahead-2*time.Second))
+		assert.InDelta(t, ahead, c.ahead(time.Now(), boottime()), float64(100*time.Millisecond))
 		assert.NotZero(t, c.now().Clk)
 	}
 	for _, ahead := range []time.Duration{-musiccore.ClockGap - time.Second, musiccore.ClockGap + time.Second} {
-		c.observe(before, before, before.Add(ahead))
+		c.observe(0, time.Now().Add(ahead))
 		assert.Zero(t, c.now().Clk, "the clocks are too far apart")
 	}
+}
+
+// The wall clock is set between two looks at the cluster's: that moves no epoch, and no closed, before the next look.
+func TestClkWhereTheWallClockIsSet(t *testing.T) {
+	var c clock
+	cluster := time.Now()
+	c.observe(0, cluster)
+	for name, set := range map[string]time.Duration{"back": -time.Hour, "forth": 9 * time.Minute, "by years": 10 * 365 * 24 * time.Hour} {
+		assert.Zero(t, c.from(time.Now().Add(set)).Clk, "%s: the two clocks are too far apart by now", name)
+	}
+	a := c.from(time.Now().Add(8 * time.Second))
+	assert.InDelta(t, cluster.Add(maxClockLead).UnixMicro(), int64(a.Clk), float64(time.Second.Microseconds()/2), "it is never further ahead than that")
+	b := c.from(time.Now().Add(-8 * time.Second))
+	assert.Equal(t, b.Wall, b.Clk)
 }
 
 // What begins may go by the last reading of the clocks, where that is of just now; what is judged after an answer reads them anew.

@@ -87,7 +87,7 @@ func (l *heartbeat) register(r prometheus.Registerer) {
 	gauge("music_session_lease_seconds", "The setting session-lease.", l.options.SessionLease.Seconds)
 	gauge("music_proxies_seen", "Other proxies of the cluster whose beats are seen.", func() float64 { return float64(len(l.others.living(l.id()))) })
 	gauge("music_clock_behind_seconds", "How far this machine's clock is behind Cassandra's; at 10 s either way no new lock is given.",
-		func() float64 { return time.Duration(l.clock.ahead.Load()).Seconds() })
+		func() float64 { return l.clock.ahead(time.Now(), boottime()).Seconds() })
 }
 
 // id returns the id of this proxy's session.

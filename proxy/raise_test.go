@@ -26,7 +26,7 @@ const tableMade = 1 << 50
 func closingBefore(t *testing.T, stored message.Message) (*cqlNode, *schema) {
 	t.Helper()
 	clocks := new(clock)
-	clocks.observe(time.Now(), time.Now(), time.Now())
+	clocks.observe(0, time.Now())
 	other := clusterClock(time.Now, nil)
 	n := startCQLNode(t, func(a asked) message.Message {
 		switch {

@@ -147,7 +147,7 @@ func startStation(t testing.TB, c *cluster, change ...func(*musiccore.Options)) 
 	s.life.others.read, s.life.others.dead = c.sessions, options.DeadAfter
 	self := s.life.rejoin()
 	clocks := new(clock)
-	clocks.observe(time.Now(), time.Now(), time.Now())
+	clocks.observe(0, time.Now())
 	start := clocks.now()
 	n, _ := self.Beat(start)
 	self.Acked(start, start, n)
