@@ -339,7 +339,7 @@ func TestSessionsOfADataCentre(t *testing.T) {
 	sc := &schemaReader{session: s.Session, locality: l}
 	for dc, refused := range map[string]string{"": "", centre: "", "elsewhere": "its locks are decided in data centre elsewhere: this proxy stands in " + centre} {
 		table := &dataTable{Critical: catalog.Critical{Settings: catalog.Settings{Local: true, Centre: dc}}}
-		sc.localise(t.Context(), table)
+		sc.localiseAll(t.Context(), []*dataTable{table})
 		if refused == "" {
 			assert.Same(t, session, table.centreSession)
 			assert.Equal(t, centre, table.Settings.Centre)

@@ -111,9 +111,7 @@ func (r *schemaReader) readDetails(ctx context.Context, critical []*dataTable, c
 		return nil
 	}
 	r.readStored(ctx, critical...)
-	for _, t := range critical {
-		r.localise(ctx, t)
-	}
+	r.localiseAll(ctx, critical)
 	r.findReplicas(ctx, critical, companions)
 	if err := r.readColumns(ctx, critical...); err != nil {
 		return err

@@ -34,19 +34,24 @@ func (x *executor) scope(t *dataTable) scope {
 type locality struct {
 	config config.Cassandra
 	open   func(dc string) (*gocql.Session, error)
+	lookUp func(ctx context.Context, network, host string) ([]net.IP, error) // of a name server
 
 	mu       sync.Mutex
 	sessions map[string]*gocql.Session
+	found    map[string][]net.IP // the addresses of each contact point as they were last found
 }
 
 // newLocality returns a locality without open sessions.
 func newLocality(c config.Cassandra, nodes *nodeDialer) *locality {
-	return &locality{config: c, sessions: map[string]*gocql.Session{}, open: func(dc string) (*gocql.Session, error) {
-		c.LocalDC = dc
-		cluster := serviceCluster(c, nodes)
-		cluster.HostFilter = gocql.DataCenterHostFilter(dc)
-		return cluster.CreateSession()
-	}}
+	return &locality{
+		config: c, sessions: map[string]*gocql.Session{}, found: map[string][]net.IP{}, lookUp: net.DefaultResolver.LookupIP,
+		open: func(dc string) (*gocql.Session, error) {
+			c.LocalDC = dc
+			cluster := serviceCluster(c, nodes)
+			cluster.HostFilter = gocql.DataCenterHostFilter(dc)
+			return cluster.CreateSession()
+		},
+	}
 }
 
 // session returns the session of a data centre. The first call opens it.
@@ -109,30 +114,55 @@ func (l *locality) centreOf(ctx context.Context, nodes []node) string {
 	return ""
 }
 
-// addresses returns the addresses of the contact points; nil stands for a name that is not found.
+// addresses returns the addresses of the contact points; nil stands for a name that was never found. It blocks
+// for at most homeLimit.
 func (l *locality) addresses(ctx context.Context) (all []net.IP) {
+	ctx, cancel := context.WithTimeout(ctx, homeLimit)
+	defer cancel()
 	for _, point := range l.config.Addresses() {
-		host, _, err := net.SplitHostPort(point)
-		if err == nil {
-			var found []net.IP
-			found, err = net.DefaultResolver.LookupIP(ctx, "ip", host)
-			all = append(all, found...)
+		found := l.addressesOf(ctx, point)
+		if found == nil {
+			found = []net.IP{nil} // it may be anywhere
 		}
-		if err != nil {
-			all = append(all, nil) // it may be anywhere
-		}
+		all = append(all, found...)
 	}
 	return all
 }
 
-// localise finds the data centre in which the locks of a table with scope=local are decided: the
-// stored one, else that of the comment, else this proxy's. It sets Refused if this proxy cannot give
-// the locks.
-func (r *schemaReader) localise(ctx context.Context, t *dataTable) {
-	if !t.Settings.Local {
-		return
+// addressesOf returns the addresses of a contact point, or, where nobody tells them now, those of before: a
+// proxy does not move to another data centre because no name server answers. They are nil if there are none.
+func (l *locality) addressesOf(ctx context.Context, point string) []net.IP {
+	host, _, err := net.SplitHostPort(point)
+	if err != nil {
+		return nil
 	}
-	own := r.locality.centreOf(ctx, nodesOf(r.session))
+	now, err := l.lookUp(ctx, "ip", host)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil && len(now) > 0 {
+		l.found[host] = now
+	}
+	return l.found[host]
+}
+
+// localiseAll calls localise for those of the tables that have scope=local.
+func (r *schemaReader) localiseAll(ctx context.Context, tables []*dataTable) {
+	asked, own := false, ""
+	for _, t := range tables {
+		if !t.Settings.Local {
+			continue
+		}
+		if !asked { // once, since name servers that do not answer take their time
+			asked, own = true, r.locality.centreOf(ctx, nodesOf(r.session))
+		}
+		r.localise(t, own)
+	}
+}
+
+// localise finds the data centre in which the locks of a table with scope=local are decided: the
+// stored one, else that of the comment, else this proxy's own. It sets Refused if this proxy cannot
+// give the locks.
+func (r *schemaReader) localise(t *dataTable, own string) {
 	if t.Settings.Centre == "" {
 		t.Settings.Centre = own
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"net"
 	"slices"
 	"testing"
@@ -77,6 +78,29 @@ func TestCentreOfTheContactPoints(t *testing.T) {
 		l := newLocality(config.Cassandra{ContactPoints: tc.points, Port: 9042}, &nodeDialer{})
 		assert.Equal(t, tc.want, l.centreOf(t.Context(), tc.nodes), name)
 	}
+}
+
+// A proxy whose name server does not answer for a while stands where it stood: its tables with scope=local would be
+// refused else, and their locks could not even be released.
+func TestCentreWhereNamesAreNotTold(t *testing.T) {
+	l := newLocality(config.Cassandra{ContactPoints: []string{"node1", "node2"}, Port: 9042}, &nodeDialer{})
+	known := map[string][]net.IP{"node1": {net.ParseIP("127.0.9.1")}, "node2": {net.ParseIP("127.0.9.2")}}
+	var asked int
+	l.lookUp = func(ctx context.Context, _, host string) ([]net.IP, error) {
+		asked++
+		if found := known[host]; found != nil {
+			return found, nil
+		}
+		<-ctx.Done() // as a resolver does whose servers are gone
+		return nil, ctx.Err()
+	}
+	nodes := []node{{net.ParseIP("127.0.9.1"), "dc1"}, {net.ParseIP("127.0.9.2"), "dc1"}, {net.ParseIP("127.0.9.3"), "dc2"}}
+	assert.Equal(t, "dc1", l.centreOf(t.Context(), nodes))
+	delete(known, "node2")
+	assert.Equal(t, "dc1", l.centreOf(t.Context(), nodes), "the name is not told now")
+	known["node2"] = []net.IP{net.ParseIP("127.0.9.3")}
+	assert.Empty(t, l.centreOf(t.Context(), nodes), "it is another node by now")
+	assert.Equal(t, 6, asked)
 }
 
 // Cassandra 4.1 shows neither stamp nor time to live of what has many cells.
