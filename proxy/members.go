@@ -46,6 +46,7 @@ type members struct {
 	taken   bool // it was logged that another proxy stands for the home node, too
 	tracker peerTracker
 	absent  map[uuid.UUID]time.Time // since when nodes with a proxy are not in the ring
+	written map[uuid.UUID]int64     // when the rows of music.proxies were written, as they were last read
 	swept   time.Time
 	others  atomic.Pointer[[]topology.Node]
 }
@@ -54,7 +55,7 @@ type members struct {
 func newMembers(s *lockService, p *process, advertise netip.AddrPort) *members {
 	return &members{
 		session: s.heartbeat.session, heartbeat: s.heartbeat, home: p.home, cassandra: p.cfg.Cassandra, advertise: advertise, log: p.log,
-		login: newStartLog(p.log), absent: map[uuid.UUID]time.Time{},
+		login: newStartLog(p.log), absent: map[uuid.UUID]time.Time{}, written: map[uuid.UUID]int64{},
 	}
 }
 

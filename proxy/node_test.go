@@ -286,19 +286,19 @@ func markers(text string) (all []*message.ColumnMetadata) {
 // typeOf is the type of a column of whatever table the proxy asks for.
 func typeOf(column string) datatype.DataType {
 	switch column {
-	case "guard", "base", "head", "beat", "closed", "first", "last", "lease", "writetime(comment)", "writetime(type)", "writetime(companion)":
+	case "guard", "base", "head", "beat", "closed", "first", "last", "lease", "writetime(comment)", "writetime(type)", "writetime(companion)", "writetime(serving)":
 		return datatype.Bigint
-	case "dirty", "[applied]", "durable_writes":
+	case "dirty", "[applied]", "durable_writes", "serving":
 		return datatype.Boolean
 	case "owner", "session", "schema_version", "id", "host_id", "companion", "chosen":
 		return datatype.Uuid
-	case "rpc_address", "peer", "native_address":
+	case "rpc_address", "peer", "native_address", "address":
 		return datatype.Inet
 	case "tokens":
 		return datatype.NewSet(datatype.Varchar)
 	case "now", "dropped_time":
 		return datatype.Timestamp
-	case "position", "gc_grace_seconds", "default_time_to_live", "version", "peer_port", "native_port":
+	case "position", "gc_grace_seconds", "default_time_to_live", "version", "peer_port", "native_port", "port":
 		return datatype.Int
 	case "compaction":
 		return datatype.NewMap(datatype.Varchar, datatype.Varchar)

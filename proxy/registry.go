@@ -16,7 +16,7 @@ import (
 var errMembers = errors.New("proxies of one cluster do not fit together")
 
 // selectProxies is the query whose rows scan reads.
-const selectProxies = "SELECT host_id, address, port, session, serving FROM music.proxies"
+const selectProxies = "SELECT host_id, address, port, session, serving, WRITETIME(serving) FROM music.proxies"
 
 // unsaidVersion is the version in music.proxies. Old proxies, which do not read that in
 // music.sessions, refuse to serve beside any other.
@@ -27,7 +27,7 @@ func (m *members) read(ctx context.Context) ([]member, error) {
 	return m.scan(ctx, m.session.Query(selectProxies+" WHERE host_id IN ?", m.ring.hosts()))
 }
 
-// scan reads rows of music.proxies.
+// scan reads rows of music.proxies, and notes when they were written.
 func (m *members) scan(ctx context.Context, query *gocql.Query) ([]member, error) {
 	iter := query.Consistency(gocql.Quorum).IterContext(ctx)
 	var all []member
@@ -35,7 +35,9 @@ func (m *members) scan(ctx context.Context, query *gocql.Query) ([]member, error
 	var address net.IP
 	var port int
 	var serving bool
-	for iter.Scan(&host, &address, &port, &session, &serving) {
+	var written int64
+	for iter.Scan(&host, &address, &port, &session, &serving, &written) {
+		m.written[uuid.UUID(host)] = written
 		all = append(all, member{
 			host: uuid.UUID(host), proxy: advertisedIP(address, port), session: uuid.UUID(session), serving: serving,
 		})
@@ -74,11 +76,12 @@ func (m *members) readSurely(ctx context.Context) ([]member, error) {
 	return all, nil
 }
 
-// write writes this proxy's row, that of the home node.
+// write writes this proxy's row, that of the home node, above what was read there: a clock may have been ahead when
+// that was written, and what is stamped by one that is right now would be hidden for as long.
 func (m *members) write(ctx context.Context, serving bool) error {
 	err := m.session.Query("INSERT INTO music.proxies (host_id, address, port, session, version, serving) VALUES (?, ?, ?, ?, ?, ?)",
 		gocql.UUID(m.ring.home.host), net.IP(m.advertise.Addr().AsSlice()), int(m.advertise.Port()), m.self(), unsaidVersion, serving).
-		Consistency(gocql.Quorum).ExecContext(ctx)
+		WithTimestamp(max(time.Now().UnixMicro(), m.written[m.ring.home.host]+1)).Consistency(gocql.Quorum).ExecContext(ctx)
 	if err != nil {
 		return fmt.Errorf("write music.proxies: %w", err)
 	}
@@ -86,10 +89,11 @@ func (m *members) write(ctx context.Context, serving bool) error {
 }
 
 // remove deletes the row of a proxy whose node has left the ring, or that now stands for another
-// node.
+// node, as it was read: no clock hides what is written there later.
 func (m *members) remove(ctx context.Context, o member) error {
 	m.log.Info().Stringer("node", o.host).Stringer("proxy", o.proxy).Msg("a proxy is removed from the list: its node has left, or it stands for another one")
-	err := m.session.Query("DELETE FROM music.proxies WHERE host_id = ?", gocql.UUID(o.host)).Consistency(gocql.Quorum).ExecContext(ctx)
+	err := m.session.Query("DELETE FROM music.proxies WHERE host_id = ?", gocql.UUID(o.host)).
+		WithTimestamp(m.written[o.host]).Consistency(gocql.Quorum).ExecContext(ctx)
 	if err != nil {
 		return fmt.Errorf("delete from music.proxies: %w", err)
 	}
