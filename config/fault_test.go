@@ -52,6 +52,7 @@ func TestValidateRefuses(t *testing.T) {
 		{`max-wait "0s": out of range; allowed: 100ms to 1m`, func(c *config.Config) { c.Music.MaxWait = 0 }},
 		{`retain "11s": out of range`, func(c *config.Config) { c.Music.Retain = 11 * time.Second }},
 		{`critical "bank.*,accounts": not keyspace.table`, func(c *config.Config) { c.Music.Critical = []string{"bank.*", "accounts"} }},
+		{`critical "bank.*,system_of_record.orders": a keyspace with a name like those of Cassandra`, func(c *config.Config) { c.Music.Critical = []string{"bank.*", "system_of_record.orders"} }},
 		{`critical "bank.a-b": not keyspace.table`, func(c *config.Config) { c.Music.Critical = []string{"bank.a-b"} }},
 		{`expect-proxies "0": out of range; allowed: 1 to 10000`, func(c *config.Config) { c.Music.ExpectProxies = 0 }},
 		{`max-connections "0": out of range`, func(c *config.Config) { c.Limits.MaxConnections = 0 }},

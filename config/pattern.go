@@ -13,6 +13,9 @@ import (
 // errPattern means that a text does not name tables.
 var errPattern = errors.New("not keyspace.table")
 
+// errOwnKeyspace means that a pattern names tables that are critical by no pattern.
+var errOwnKeyspace = errors.New("a keyspace with a name like those of Cassandra itself, of which no pattern makes a table critical: its comment does")
+
 // errManyTables means that metrics-tables names too many tables.
 var errManyTables = fmt.Errorf("more than %d", maxMetricsTables)
 
@@ -20,7 +23,7 @@ var errManyTables = fmt.Errorf("more than %d", maxMetricsTables)
 // keyspace and name are given as Cassandra knows them. The keyspaces of Cassandra itself and that
 // of the proxies are named by none.
 func (m Music) CriticalByName(keyspace, table string) bool {
-	if strings.HasPrefix(keyspace, "system") || keyspace == "music" {
+	if ofCassandra(keyspace) || keyspace == "music" {
 		return false
 	}
 	for _, pattern := range m.Critical {
@@ -29,6 +32,12 @@ func (m Music) CriticalByName(keyspace, table string) bool {
 		}
 	}
 	return false
+}
+
+// ofCassandra reports whether a keyspace has a name like those of Cassandra itself: which there are depends on the
+// release.
+func ofCassandra(keyspace string) bool {
+	return keyspace == "system" || strings.HasPrefix(keyspace, "system_")
 }
 
 // TableName names one table, as Cassandra knows it.
@@ -101,11 +110,15 @@ func glob(form, name string) bool {
 	return ok && err == nil
 }
 
-// checkCritical refuses a pattern that names no tables.
+// checkCritical refuses a pattern that names no tables, or none that would be critical by it.
 func checkCritical(c *Config) error {
 	for _, pattern := range c.Music.Critical {
-		if _, _, err := splitPattern(pattern); err != nil {
+		keyspace, _, err := splitPattern(pattern)
+		switch {
+		case err != nil:
 			return err
+		case ofCassandra(keyspace):
+			return errOwnKeyspace
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ func TestPatternsOfCriticalTables(t *testing.T) {
 		{"bank", "accounts"}: true, {"bank", "Accounts"}: true, {"bankrupt", "accounts"}: false, {"Bank", "accounts"}: false,
 		{"shop", "orders"}: true, {"shop", "order"}: false, {"Shop", "orders"}: false,
 		{"Mixed", "Cases"}: true, {"Mixed", "cases"}: false, {"mixed", "Cases"}: false,
-		{"any", "audit"}: true, {"system", "audit"}: false, {"system_auth", "audit"}: false, {"music", "audit"}: false,
+		{"any", "audit"}: true, {"system", "audit"}: false, {"system_auth", "audit"}: false, {"music", "audit"}: false, {"systems", "audit"}: true,
 	} {
 		assert.Equal(t, want, m.CriticalByName(name[0], name[1]), "%v", name)
 	}
