@@ -62,11 +62,16 @@ func newSchema(r schemaReader, tables *catalog.Tables, critical *criticalTables,
 }
 
 // begin reads the schema for the first time, and passes it to the cores. If proxies start together
-// one of them raises closed, and the others read again what it has written.
+// one of them raises closed, and the others read again what it has written. A table that could not be made
+// ready, since a right is missing in its keyspace, say, keeps no other one's locks from clients: watch goes on with it.
 func (s *schema) begin(ctx context.Context) error {
 	for {
 		self := s.heartbeat.knownSession()
 		_, err := s.refresh(ctx)
+		if err != nil && s.known.Load() != nil && ctx.Err() == nil && !readAgain(err) && !unanswered(err) {
+			s.notRead(err)
+			err = nil
+		}
 		if err == nil {
 			s.tellCores(self)
 		}

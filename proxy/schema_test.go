@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -38,4 +40,48 @@ func TestATableThatCannotBeLockedIsLogged(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Equal(t, 1, strings.Count(out.String(), `"table":"bank.visits","why":"there is no setting`), out.String())
+}
+
+// A table that cannot be made ready does not keep a proxy from its start, nor the others from being locked.
+func TestAStartWithATableThatCannotBeMadeReady(t *testing.T) {
+	p, beats := playedSchema{tables: 4}, clusterClock(time.Now, &message.VoidResult{}) // k00.t0 to t2, and k01.t0
+	lockTable := gocql.UUID{8}
+	var refused message.Message = &message.Unauthorized{ErrorMessage: "User music has no CREATE permission on <keyspace k00>"}
+	n := startCQLNode(t, func(a asked) message.Message {
+		switch {
+		case strings.HasPrefix(a.text, "CREATE TABLE"):
+			if strings.Contains(a.text, "lock rows of k00.t0") {
+				return refused
+			}
+			return &message.VoidResult{}
+		case a.verb() != "SELECT" && strings.Contains(a.text, " IF "):
+			return applied(true)
+		case strings.HasPrefix(a.text, "SELECT id FROM system_schema.tables"):
+			return rowOf("id", lockTable[:])
+		case strings.HasPrefix(a.text, "SELECT companion"):
+			return noRow("companion", "first", "last")
+		case strings.HasPrefix(a.text, "SELECT session, beat"):
+			return noRow("session", "beat", "schema_version", "addr", "lease", "rules", "version")
+		case strings.Contains(a.text, "now()"), a.verb() == "INSERT":
+			return beats(a)
+		}
+		return p.answer(a)
+	})
+	log := &jsonLog{}
+	l := newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{references: new(references)}, zerolog.New(log))
+	home := gocql.UUID{7}.String()
+	s := newSchema(schemaReader{session: n.session, home: func() string { return home }, release: "5.0.8", rules: new(criticalRules)},
+		catalog.NewTables(), newCriticalTables(), l, func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {})
+	require.NoError(t, s.begin(t.Context()))
+	assert.Empty(t, s.tables.Of("k00", "t1").Critical().Refused)
+	first := s.tables.Of("k00", "t0").Critical()
+	assert.Equal(t, catalog.Reject, first.Unlocked)
+	assert.True(t, first.Passing, first.Refused)
+	require.Len(t, log.of("the schema could not be followed"), 1)
+	assert.Contains(t, log.of("the schema could not be followed")[0]["error"], "no CREATE permission")
+	assert.False(t, s.isComplete(gocql.UUID{7}), "it is tried again")
+
+	refused = &message.Overloaded{ErrorMessage: "later"}
+	s.known.Store(nil)
+	assert.Error(t, s.begin(t.Context()), "what Cassandra may answer soon is waited for")
 }
