@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -155,9 +156,19 @@ func (s *schema) notRead(err error) {
 	s.log.Warn().Err(err).Msg("the schema could not be followed")
 }
 
+// unreadyError is why a table could not be made ready for locks. Everything else of the reading is in effect.
+type unreadyError struct {
+	keyspace, table string
+	error
+}
+
+// Unwrap returns the error itself.
+func (e *unreadyError) Unwrap() error { return e.error }
+
 // refresh reads the schema of one node, its version first, and publishes which tables are critical.
 // late names the living proxies that have not followed, for which a table that is becoming critical
-// must wait.
+// must wait. The error joins an unreadyError for each table that could not be made ready, or is another one
+// if the schema could not be read.
 func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +205,9 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		}
 		tableLate, err := s.makeReady(ctx, before[t.ID], t, version, self)
 		late = append(late, tableLate...)
-		faults = append(faults, err)
+		if err != nil {
+			faults = append(faults, &unreadyError{t.keyspace, t.name, err})
+		}
 	}
 	if s.known.Load() == nil {
 		s.tellAtStart(ctx, found)
@@ -202,6 +215,8 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 	if s.behind() && len(late) == 0 {
 		late = []string{thisOne}
 	}
+	slices.Sort(late)
+	late = slices.Compact(late) // several tables may wait for one
 	if (self == musiccore.SessionID{}) {
 		s.unsure.Store(true)
 	}

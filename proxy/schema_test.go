@@ -42,17 +42,17 @@ func TestATableThatCannotBeLockedIsLogged(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(out.String(), `"table":"bank.visits","why":"there is no setting`), out.String())
 }
 
-// A table that cannot be made ready does not keep a proxy from its start, nor the others from being locked.
-func TestAStartWithATableThatCannotBeMadeReady(t *testing.T) {
-	p, beats := playedSchema{tables: 4}, clusterClock(time.Now, &message.VoidResult{}) // k00.t0 to t2, and k01.t0
-	lockTable := gocql.UUID{8}
-	var refused message.Message = &message.Unauthorized{ErrorMessage: "User music has no CREATE permission on <keyspace k00>"}
+// unreadyStart is the schema of a proxy that starts before a node which is played: all tables can be made ready, where what refused
+// returns is not the answer. sessions are the other proxies' rows.
+func unreadyStart(t *testing.T, p playedSchema, refused func(asked) message.Message, sessions *message.RowsResult, log *jsonLog, o musiccore.Options) (*cqlNode, *schema) {
+	t.Helper()
+	beats, lockTable := clusterClock(time.Now, &message.VoidResult{}), gocql.UUID{8}
 	n := startCQLNode(t, func(a asked) message.Message {
+		if m := refused(a); m != nil {
+			return m
+		}
 		switch {
 		case strings.HasPrefix(a.text, "CREATE TABLE"):
-			if strings.Contains(a.text, "lock rows of k00.t0") {
-				return refused
-			}
 			return &message.VoidResult{}
 		case a.verb() != "SELECT" && strings.Contains(a.text, " IF "):
 			return applied(true)
@@ -61,17 +61,38 @@ func TestAStartWithATableThatCannotBeMadeReady(t *testing.T) {
 		case strings.HasPrefix(a.text, "SELECT companion"):
 			return noRow("companion", "first", "last")
 		case strings.HasPrefix(a.text, "SELECT session, beat"):
-			return noRow("session", "beat", "schema_version", "addr", "lease", "rules", "version")
+			return sessions
 		case strings.Contains(a.text, "now()"), a.verb() == "INSERT":
 			return beats(a)
 		}
 		return p.answer(a)
 	})
-	log := &jsonLog{}
-	l := newHeartbeat(n.session, new(clock), musiccore.Defaults(), sessionConfig{references: new(references)}, zerolog.New(log))
-	home := gocql.UUID{7}.String()
-	s := newSchema(schemaReader{session: n.session, home: func() string { return home }, release: "5.0.8", rules: new(criticalRules)},
+	l := newHeartbeat(n.session, new(clock), o, sessionConfig{references: new(references)}, zerolog.New(log))
+	home := gocql.UUID{7}.String() // as the played node says
+	return n, newSchema(schemaReader{session: n.session, home: func() string { return home }, release: "5.0.8", rules: new(criticalRules)},
 		catalog.NewTables(), newCriticalTables(), l, func(func(*musiccore.Core, musiccore.Now) musiccore.Effects) {})
+}
+
+// noLockTable answers when the lock table of k00.t0 is made.
+func noLockTable(refused func() message.Message) func(asked) message.Message {
+	return func(a asked) message.Message {
+		if strings.HasPrefix(a.text, "CREATE TABLE") && strings.Contains(a.text, "lock rows of k00.t0") {
+			return refused()
+		}
+		return nil
+	}
+}
+
+// noSessions is music.sessions without a row.
+func noSessions() *message.RowsResult {
+	return noRow("session", "beat", "schema_version", "addr", "lease", "rules", "version")
+}
+
+// A table that cannot be made ready does not keep a proxy from its start, nor the others from being locked.
+func TestAStartWithATableThatCannotBeMadeReady(t *testing.T) {
+	var refused message.Message = &message.Unauthorized{ErrorMessage: "User music has no CREATE permission on <keyspace k00>"}
+	log := &jsonLog{}
+	_, s := unreadyStart(t, playedSchema{tables: 4}, noLockTable(func() message.Message { return refused }), noSessions(), log, musiccore.Defaults())
 	require.NoError(t, s.begin(t.Context()))
 	assert.Empty(t, s.tables.Of("k00", "t1").Critical().Refused)
 	first := s.tables.Of("k00", "t0").Critical()

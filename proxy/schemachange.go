@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -47,6 +48,9 @@ func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (late []string, err error) {
 	for ctx.Err() == nil {
 		late, err = s.refresh(ctx)
+		if !readAgain(err) {
+			err = concerning(change, err)
+		}
 		if err == nil && len(late) == 0 && !s.atHome() {
 			err = errAway
 		}
@@ -59,6 +63,20 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 		pause(ctx, laggardPoll)
 	}
 	return late, err
+}
+
+// concerning returns what of an error of refresh concerns a change: not why other tables could not be made ready,
+// for which nobody who changes this one can do anything.
+func concerning(change frontend.SchemaChange, err error) error {
+	all, joined := err.(interface{ Unwrap() []error }) //nolint:errorlint // as errors.Join makes it
+	if !joined {
+		return err
+	}
+	other := func(fault error) bool {
+		var u *unreadyError
+		return errors.As(fault, &u) && (u.keyspace != change.Keyspace || change.Target == "TABLE" && u.table != change.Name)
+	}
+	return errors.Join(slices.DeleteFunc(slices.Clone(all.Unwrap()), other)...)
 }
 
 // forAll reports whether every living proxy must have applied a change before it is answered, even

@@ -1,11 +1,15 @@
 package proxy
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"music/frontend"
 	"music/frontend/catalog"
@@ -46,4 +50,53 @@ func TestAChangeOfNoTableIsNotKept(t *testing.T) {
 		assert.Empty(t, s.follow(change))
 		assert.Nil(t, s.tables.Find([]byte("k00\x00none")))
 	}
+}
+
+// Nor does a table that cannot be made ready concern who changes another one.
+func TestAChangeBesideATableThatCannotBeMadeReady(t *testing.T) {
+	refused := noLockTable(func() message.Message { return &message.Unauthorized{ErrorMessage: "no"} })
+	s := startedUnready(t, playedSchema{tables: 4}, refused, noSessions())
+	for change, concerned := range map[frontend.SchemaChange]bool{
+		{Change: "DROPPED", Target: "TABLE", Keyspace: "k00", Name: "none"}: false,
+		{Change: "UPDATED", Target: "TABLE", Keyspace: "k00", Name: "t1"}:   false,
+		{Change: "UPDATED", Target: "TABLE", Keyspace: "k00", Name: "t0"}:   true,
+		{Change: "UPDATED", Target: "TYPE", Keyspace: "k00", Name: "type"}:  true,
+		{Change: "DROPPED", Target: "KEYSPACE", Keyspace: "k01"}:            false,
+	} {
+		told := strings.Join(s.follow(change), "; ")
+		assert.Equal(t, concerned, strings.Contains(told, "could not follow this change"), "%v: %s", change, told)
+	}
+}
+
+// All proxies follow that other change before it is answered, as ever, and the client is told of those that have not, each once.
+func TestOthersFollowAChangeBesideATableThatCannotBeMadeReady(t *testing.T) {
+	unreadable := func(a asked) message.Message {
+		if strings.HasPrefix(a.text, "SELECT id, closed, settings FROM music.tables WHERE") {
+			return &message.Unauthorized{ErrorMessage: "no"}
+		}
+		return nil
+	}
+	other, old := gocql.UUID{2}, gocql.UUID{3}
+	sessions := rowOf("session", other[:], "beat", bigint(4), "schema_version", old[:], "addr", []byte("there:1"), "lease", bigint(3_600_000), "rules", nil, "version", []byte{0, 0, 0, 4})
+	for tables, refused := range map[int]func(asked) message.Message{
+		1: unreadable,
+		4: func(asked) message.Message { return nil }, // which all wait
+	} {
+		s := startedUnready(t, playedSchema{tables: tables}, refused, sessions)
+		told := s.follow(frontend.SchemaChange{Change: "DROPPED", Target: "TABLE", Keyspace: "k00", Name: "none"})
+		require.Len(t, told, 1)
+		assert.Contains(t, told[0], "not followed yet by the proxies at there:1: ")
+	}
+}
+
+// startedUnready is a schema by unreadyStart that has begun.
+func startedUnready(t *testing.T, p playedSchema, refused func(asked) message.Message, sessions *message.RowsResult) *schema {
+	t.Helper()
+	o := musiccore.Defaults()
+	o.SessionLease = time.Second // for so long a change waits
+	n, s := unreadyStart(t, p, refused, sessions, &jsonLog{}, o)
+	n.peers = noRow("host_id")
+	s.session = n.connect(t) // it asks for the node's id
+	require.NoError(t, s.begin(t.Context()))
+	return s
 }
