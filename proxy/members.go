@@ -42,8 +42,9 @@ type members struct {
 	conn    *homeConn // nil while there is no connection to the home node
 	ring    ring      // as last seen
 	login   *startLog
-	private bool // drivers on other machines cannot reach this proxy: it does not join the others
-	taken   bool // it was logged that another proxy stands for the home node, too
+	private bool      // drivers on other machines cannot reach this proxy: it does not join the others
+	taken   bool      // it was logged that another proxy stands for the home node, too
+	wrote   uuid.UUID // the session with which this one's row was last written; zero before
 	tracker peerTracker
 	absent  map[uuid.UUID]time.Time // since when nodes with a proxy are not in the ring
 	written map[uuid.UUID]int64     // when the rows of music.proxies were written, as they were last read

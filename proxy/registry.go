@@ -85,6 +85,7 @@ func (m *members) write(ctx context.Context, serving bool) error {
 	if err != nil {
 		return fmt.Errorf("write music.proxies: %w", err)
 	}
+	m.wrote, m.taken = uuid.UUID(m.self()), false
 	return nil
 }
 
@@ -132,7 +133,9 @@ func (m *members) sweep(ctx context.Context) error {
 }
 
 // correctOwn writes the row of the home node if it is not right. If another living proxy stands for
-// the same node, the row stays that one's, and drivers of other proxies are not shown this one.
+// the same node, the row stays that one's, and drivers of other proxies are not shown this one. That goes
+// for one with the same address, too, which has written after this one: the two would take the row from each other
+// again and again, and drivers would hear of it each time.
 func (m *members) correctOwn(ctx context.Context, all []member, up, open bool) error {
 	own := member{host: m.ring.home.host, proxy: m.advertise, session: uuid.UUID(m.self()), serving: up && open}
 	for _, o := range all {
@@ -142,7 +145,8 @@ func (m *members) correctOwn(ctx context.Context, all []member, up, open bool) e
 		if o == own {
 			return nil
 		}
-		if _, alive := m.heartbeat.others.alive(gocql.UUID(o.session)); o.proxy == own.proxy || !alive {
+		mine := o.session == own.session || o.session == m.wrote || m.wrote == uuid.UUID{} && o.proxy == own.proxy
+		if _, alive := m.heartbeat.others.alive(gocql.UUID(o.session)); mine || !alive {
 			return m.write(ctx, own.serving)
 		}
 		if !m.taken {

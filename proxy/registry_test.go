@@ -43,19 +43,25 @@ func (p *proxyRows) answer(a asked) message.Message {
 	return all
 }
 
+// registered is the membership of a proxy at 192.0.2.1 with a home node.
+func registered(n *cqlNode, home uuid.UUID, log zerolog.Logger) *members {
+	l := &heartbeat{session: n.session, options: musiccore.Defaults()}
+	l.others.dead, l.others.seen = l.options.DeadAfter, map[gocql.UUID]seenSession{}
+	l.rejoin()
+	return &members{
+		session: n.session, heartbeat: l, log: log, advertise: netip.MustParseAddrPort("192.0.2.1:9042"),
+		ring: ring{home: location{host: home}}, absent: map[uuid.UUID]time.Time{}, written: map[uuid.UUID]int64{},
+	}
+}
+
 // A proxy's row was written while its machine's clock was an hour ahead. It can be corrected all the same, and removed, and is not
 // hidden where its node is back.
 func TestRowsOfProxiesWrittenByAFastClock(t *testing.T) {
 	rows := &proxyRows{rows: map[uuid.UUID]asked{}}
 	n := startCQLNode(t, rows.answer)
 	own, left := uuid.UUID{1}, uuid.UUID{2}
-	l := &heartbeat{session: n.session, options: musiccore.Defaults()}
-	l.others.dead, l.others.seen = l.options.DeadAfter, map[gocql.UUID]seenSession{}
-	l.rejoin()
-	m := &members{
-		session: n.session, heartbeat: l, log: zerolog.Nop(), advertise: netip.MustParseAddrPort("192.0.2.1:9042"),
-		ring: ring{home: location{host: own}}, absent: map[uuid.UUID]time.Time{left: time.Now().Add(-time.Hour)}, written: map[uuid.UUID]int64{},
-	}
+	m := registered(n, own, zerolog.Nop())
+	m.absent[left] = time.Now().Add(-time.Hour)
 	fast := time.Now().Add(time.Hour).UnixMicro()
 	write := func(host, session uuid.UUID, stamp int64) {
 		rows.answer(asked{text: "INSERT", stamp: stamp, set: map[string][]byte{
@@ -70,7 +76,7 @@ func TestRowsOfProxiesWrittenByAFastClock(t *testing.T) {
 	require.NoError(t, m.sweep(t.Context()))
 	all, err = m.read(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []member{{host: own, proxy: m.advertise, session: uuid.UUID(l.id()), serving: true}}, all)
+	assert.Equal(t, []member{{host: own, proxy: m.advertise, session: uuid.UUID(m.self()), serving: true}}, all)
 	n.take()
 	require.NoError(t, m.correctOwn(t.Context(), all, true, true))
 	for _, a := range n.take() {
@@ -80,4 +86,35 @@ func TestRowsOfProxiesWrittenByAFastClock(t *testing.T) {
 	all, err = m.read(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, all, 2, "it was removed as it was read, and no higher")
+}
+
+// Two proxies were given one address and one node, as by a copied configuration. The later one has the row; they do not take it from
+// each other, and the earlier one says so.
+func TestTwoProxiesWithOneIdentity(t *testing.T) {
+	rows, log := &proxyRows{rows: map[uuid.UUID]asked{}}, &jsonLog{}
+	n, host := startCQLNode(t, rows.answer), uuid.UUID{1}
+	earlier, later := registered(n, host, zerolog.New(log)), registered(n, host, zerolog.New(log))
+	both := []*members{earlier, later}
+	for i, m := range both {
+		m.heartbeat.others.seen[both[1-i].self()] = seenSession{beat: 1} // they live
+		require.NoError(t, m.write(t.Context(), false))
+	}
+	look := func(m *members) uuid.UUID {
+		all, err := m.read(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, m.correctOwn(t.Context(), all, true, true))
+		all, err = m.read(t.Context())
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		return all[0].session
+	}
+	for range 3 {
+		assert.Equal(t, uuid.UUID(later.self()), look(earlier))
+		assert.Equal(t, uuid.UUID(later.self()), look(later))
+	}
+	assert.Len(t, log.of("another proxy stands for the same node: drivers of other proxies see that one and not this one"), 1)
+	later.heartbeat.rejoin()
+	assert.Equal(t, uuid.UUID(later.self()), look(later), "it is still its own row")
+	earlier.heartbeat.others.seen[later.self()] = seenSession{beat: musiccore.EndedBeat}
+	assert.Equal(t, uuid.UUID(earlier.self()), look(earlier))
 }
