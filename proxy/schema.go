@@ -156,20 +156,16 @@ func (s *schema) notRead(err error) {
 	s.log.Warn().Err(err).Msg("the schema could not be followed")
 }
 
-// unreadyError is why a table could not be made ready for locks. Everything else of the reading is in effect.
-type unreadyError struct {
-	keyspace, table string
-	error
-}
-
-// Unwrap returns the error itself.
-func (e *unreadyError) Unwrap() error { return e.error }
-
 // refresh reads the schema of one node, its version first, and publishes which tables are critical.
 // late names the living proxies that have not followed, for which a table that is becoming critical
-// must wait. The error joins an unreadyError for each table that could not be made ready, or is another one
-// if the schema could not be read.
+// must wait.
 func (s *schema) refresh(ctx context.Context) (late []string, err error) {
+	return s.refreshFor(ctx, func(string, string) bool { return true })
+}
+
+// refreshFor is refresh for who is concerned by some tables only: neither late nor the error is about making
+// another one ready.
+func (s *schema) refreshFor(ctx context.Context, concerns func(keyspace, table string) bool) (late []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reading, self := s.readings.begin(), s.heartbeat.knownSession()
@@ -199,31 +195,32 @@ func (s *schema) refresh(ctx context.Context) (late []string, err error) {
 		s.heartbeat.applied(ctx, contents.applied)
 	}
 	var faults []error
+	unsettled := len(late) > 0
 	for _, t := range found {
 		if t == before[t.ID] { // kept, since what was read of it is doubtful
 			continue
 		}
 		tableLate, err := s.makeReady(ctx, before[t.ID], t, version, self)
-		late = append(late, tableLate...)
-		if err != nil {
-			faults = append(faults, &unreadyError{t.keyspace, t.name, err})
+		unsettled = unsettled || err != nil || len(tableLate) > 0
+		if concerns(t.keyspace, t.name) {
+			late, faults = append(late, tableLate...), append(faults, err)
 		}
 	}
 	if s.known.Load() == nil {
 		s.tellAtStart(ctx, found)
 	}
 	if s.behind() && len(late) == 0 {
-		late = []string{thisOne}
+		late, unsettled = []string{thisOne}, true
 	}
 	slices.Sort(late)
 	late = slices.Compact(late) // several tables may wait for one
 	if (self == musiccore.SessionID{}) {
 		s.unsure.Store(true)
 	}
-	if err = errors.Join(faults...); err == nil && len(late) == 0 {
+	if !unsettled {
 		s.readings.complete = completeReading{version, time.Now()}
 	}
-	return late, err
+	return late, errors.Join(faults...)
 }
 
 // take publishes which tables are critical now, in the place of the earlier ones.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -43,21 +42,15 @@ func (s *schema) follow(change frontend.SchemaChange) (warnings []string) {
 	}
 }
 
-// followed calls refresh until every living proxy has followed, or ctx ends. late names those that
+// followed calls followOnce until every living proxy has followed, or ctx ends. late names those that
 // have not.
 func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (late []string, err error) {
-	for ctx.Err() == nil {
-		late, err = s.refresh(ctx)
-		if !readAgain(err) {
-			err = concerning(change, err)
+	for n := 0; ctx.Err() == nil; n++ {
+		lateNow, errNow := s.followOnce(ctx, change)
+		if errNow != nil && ctx.Err() != nil && n > 0 {
+			break // that the time is over says nothing: who was late before still is
 		}
-		if err == nil && len(late) == 0 && !s.atHome() {
-			err = errAway
-		}
-		if err == nil && len(late) == 0 && s.forAll(change) {
-			late, err = s.unaware(ctx)
-		}
-		if err == nil && len(late) == 0 || err != nil && !readAgain(err) {
+		if late, err = lateNow, errNow; err == nil && len(late) == 0 || err != nil && !readAgain(err) {
 			break
 		}
 		pause(ctx, laggardPoll)
@@ -65,18 +58,24 @@ func (s *schema) followed(ctx context.Context, change frontend.SchemaChange) (la
 	return late, err
 }
 
-// concerning returns what of an error of refresh concerns a change: not why other tables could not be made ready,
-// for which nobody who changes this one can do anything.
-func concerning(change frontend.SchemaChange, err error) error {
-	all, joined := err.(interface{ Unwrap() []error }) //nolint:errorlint // as errors.Join makes it
-	if !joined {
-		return err
+// followOnce reads the schema, and returns the living proxies that have not followed a change.
+func (s *schema) followOnce(ctx context.Context, change frontend.SchemaChange) (late []string, err error) {
+	late, err = s.refreshFor(ctx, concerned(change))
+	if err == nil && len(late) == 0 && !s.atHome() {
+		err = errAway
 	}
-	other := func(fault error) bool {
-		var u *unreadyError
-		return errors.As(fault, &u) && (u.keyspace != change.Keyspace || change.Target == "TABLE" && u.table != change.Name)
+	if err == nil && len(late) == 0 && s.forAll(change) {
+		late, err = s.unaware(ctx)
 	}
-	return errors.Join(slices.DeleteFunc(slices.Clone(all.Unwrap()), other)...)
+	return late, err
+}
+
+// concerned returns which tables a change may keep from being locked. Why others are not ready is no matter of who makes it, who
+// would wait for that in vain.
+func concerned(change frontend.SchemaChange) func(keyspace, table string) bool {
+	return func(keyspace, table string) bool {
+		return keyspace == change.Keyspace && (change.Target != "TABLE" || table == change.Name)
+	}
 }
 
 // forAll reports whether every living proxy must have applied a change before it is answered, even

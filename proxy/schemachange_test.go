@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/config"
 	"music/frontend"
 	"music/frontend/catalog"
 	"music/musiccore"
@@ -78,16 +79,49 @@ func TestOthersFollowAChangeBesideATableThatCannotBeMadeReady(t *testing.T) {
 	}
 	other, old := gocql.UUID{2}, gocql.UUID{3}
 	sessions := rowOf("session", other[:], "beat", bigint(4), "schema_version", old[:], "addr", []byte("there:1"), "lease", bigint(3_600_000), "rules", nil, "version", []byte{0, 0, 0, 4})
-	for tables, refused := range map[int]func(asked) message.Message{
-		1: unreadable,
-		4: func(asked) message.Message { return nil }, // which all wait
+	for name, c := range map[string]struct {
+		tables  int
+		refused func(asked) message.Message
+		change  frontend.SchemaChange
+	}{
+		"one that cannot be read": {1, unreadable, frontend.SchemaChange{Change: "DROPPED", Target: "TABLE", Keyspace: "k00", Name: "none"}},
+		"several of a keyspace":   {4, nobodyRefuses, frontend.SchemaChange{Change: "UPDATED", Target: "TYPE", Keyspace: "k00", Name: "type"}},
 	} {
-		s := startedUnready(t, playedSchema{tables: tables}, refused, sessions)
-		told := s.follow(frontend.SchemaChange{Change: "DROPPED", Target: "TABLE", Keyspace: "k00", Name: "none"})
-		require.Len(t, told, 1)
-		assert.Contains(t, told[0], "not followed yet by the proxies at there:1: ")
+		s := startedUnready(t, playedSchema{tables: c.tables}, c.refused, sessions)
+		told := s.follow(c.change)
+		require.Len(t, told, 1, name)
+		assert.Contains(t, told[0], "not followed yet by the proxies at there:1: ", name)
 	}
 }
+
+// Where a table waits for a proxy with another setting critical, which may take hours, a change of another one does not.
+func TestAChangeBesideATableThatWaits(t *testing.T) {
+	other := gocql.UUID{2}
+	sessions := rowOf("session", other[:], "beat", bigint(4), "schema_version", nil, "addr", []byte("there:1"), "lease", bigint(3_600_000), "rules", []byte("another"), "version", []byte{0, 0, 0, 4})
+	unmarked := func(a asked) message.Message {
+		if !strings.HasPrefix(a.text, "SELECT keyspace_name, table_name, id, comment") {
+			return nil
+		}
+		r := playedSchema{tables: 1}.answer(a).(*message.RowsResult)
+		r.Data[0][3] = nil // the comment
+		return r
+	}
+	s := startedUnready(t, playedSchema{tables: 1}, unmarked, sessions)
+	sessions.Data[0][2] = s.applied.digest[:] // it has followed
+	s.rules.widen(config.Music{Critical: []string{"k00.t0"}})
+	for _, change := range []frontend.SchemaChange{
+		{Change: "CREATED", Target: "TABLE", Keyspace: "k00", Name: "none"}, {Change: "DROPPED", Target: "TABLE", Keyspace: "k00", Name: "none"},
+	} {
+		assert.Empty(t, s.follow(change))
+		assert.False(t, s.isComplete(gocql.UUID{7}), "it still waits")
+	}
+	told := s.follow(frontend.SchemaChange{Change: "UPDATED", Target: "TABLE", Keyspace: "k00", Name: "t0"})
+	require.Len(t, told, 1)
+	assert.Contains(t, told[0], "not followed yet by the proxies at there:1 (its setting critical is another)")
+}
+
+// nobodyRefuses leaves every statement to the played schema.
+func nobodyRefuses(asked) message.Message { return nil }
 
 // startedUnready is a schema by unreadyStart that has begun.
 func startedUnready(t *testing.T, p playedSchema, refused func(asked) message.Message, sessions *message.RowsResult) *schema {
