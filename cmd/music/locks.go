@@ -43,11 +43,12 @@ type locksView struct {
 	watch  bool
 	every  time.Duration
 	out    io.Writer
-	screen bool // out is a terminal
+	beside io.Writer // for warnings where out is for a program
+	screen bool      // out is a terminal
 }
 
 func (p program) locksCommand() *cobra.Command {
-	v := &locksView{out: p.stdout, screen: terminal(p.stdout)}
+	v := &locksView{out: p.stdout, beside: p.stderr, screen: terminal(p.stdout)}
 	command := &cobra.Command{
 		Use: "locks [ON] [TABLE [KEY...]]", Short: "List who holds locks and who waits",
 		Long: "List who holds locks and who waits for them, at all proxies: of all tables, of one, or of one key.\n" +
@@ -119,7 +120,16 @@ func (v *locksView) show(ctx context.Context, s *client.Session, k client.Key) e
 	if err != nil {
 		return err
 	}
+	return v.write(all, warnings, s.Address())
+}
+
+// write writes the locks that the proxy at an address has listed, and its warnings: without these, locks that are not shown would
+// be taken for none.
+func (v *locksView) write(all []client.Listing, warnings []string, address string) error {
 	if v.form == outJSON {
+		for _, warning := range warnings {
+			_, _ = fmt.Fprintf(v.beside, "music: warning: %s\n", printable(warning))
+		}
 		return v.writeJSON(all)
 	}
 	var text strings.Builder
@@ -131,9 +141,9 @@ func (v *locksView) show(ctx context.Context, s *client.Session, k client.Key) e
 		fmt.Fprintf(&text, "warning: %s\n", printable(warning))
 	}
 	if v.watch {
-		fmt.Fprintf(&text, "%d at %s, by %s\n", len(all), time.Now().Format(time.TimeOnly), s.Address())
+		fmt.Fprintf(&text, "%d at %s, by %s\n", len(all), time.Now().Format(time.TimeOnly), address)
 	}
-	_, err = io.WriteString(v.out, text.String())
+	_, err := io.WriteString(v.out, text.String())
 	return err
 }
 

@@ -49,6 +49,20 @@ func TestLocksAsJSON(t *testing.T) {
 	assert.Equal(t, "[]\n"+`[{"table":"bank.accounts","key":"'zurich'","position":1,"number":null,"state":"QUEUED","holder":null,"age_ms":61000,"lease_ms":0}]`+"\n", out.String())
 }
 
+// A list of which some locks are missing says so, also to a program.
+func TestLocksThatAreNotShown(t *testing.T) {
+	warnings := []string{"the locks of the proxy at \"10.0.1.2:9043\" are not shown: it does not answer"}
+	var out, beside bytes.Buffer
+	require.NoError(t, (&locksView{out: &out, beside: &beside, form: outJSON}).write(nil, warnings, "10.0.1.1:9042"))
+	assert.Equal(t, "[]\n", out.String())
+	assert.Equal(t, "music: warning: "+warnings[0]+"\n", beside.String())
+	out.Reset()
+	beside.Reset()
+	require.NoError(t, (&locksView{out: &out, beside: &beside, form: outText}).write(nil, warnings, "10.0.1.1:9042"))
+	assert.Equal(t, "no locks\nwarning: "+warnings[0]+"\n", out.String())
+	assert.Empty(t, beside.String())
+}
+
 // What cannot be meant is told without asking anybody.
 func TestCommandsThatMakeNoSense(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
