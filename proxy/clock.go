@@ -44,6 +44,12 @@ func (c *clock) ahead(wall time.Time, boot time.Duration) time.Duration {
 	return time.Unix(0, c.began.Load()).Add(boot).Sub(wall)
 }
 
+// when returns the moment of BOOTTIME at which the cluster's clock showed a time in microseconds; ok is false before the
+// first observation.
+func (c *clock) when(written int64) (boot time.Duration, ok bool) {
+	return time.Duration(written)*time.Microsecond - time.Duration(c.began.Load()), c.known.Load()
+}
+
 // observe stores the cluster's clock, which was read within the time before now.
 func (c *clock) observe(within time.Duration, cluster time.Time) {
 	c.began.Store(cluster.UnixNano() - int64(boottime()-within/2))

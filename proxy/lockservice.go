@@ -136,7 +136,7 @@ func (p *process) newLockService(commands context.Context, c *connections, adver
 		clock: clocks, tables: critical, do: bounded(executor.do, commandsAtOnce), log: p.log, reports: reports{s.audit, newLockMetrics(p.registry, critical, p.cfg.Music.NamedTables())},
 		peers: peer.NewClient(channel, &s.heartbeat.others, sampled(p.log), p.registry), living: s.heartbeat.living,
 	})
-	reader := schemaReader{session: c.session, release: c.release, locality: c.locality, home: p.home.id, rules: &p.critical}
+	reader := schemaReader{session: c.session, clock: clocks, release: c.release, locality: c.locality, home: p.home.id, rules: &p.critical}
 	s.schema = newSchema(reader, s.tables, critical, s.heartbeat, s.locks.each)
 	s.watchdog = newWatchdog(options.SessionLease, s.heartbeat.resign, s.locks.shards, p.log)
 	s.peers = peer.NewServer(channel.Secret, s.heartbeat.id, local{s.locks}, local{s.locks}, sampled(p.log))

@@ -100,7 +100,9 @@ func (r *schemaReader) findReplicas(ctx context.Context, tables []*dataTable, co
 		if before := r.replicas[keyspace]; before.text == k.text {
 			k.since = before.since
 		}
-		k.since = min(k.since, now-time.Since(time.UnixMicro(written))+musiccore.ClockGap)
+		if at, ok := r.clock.when(written); ok { // a node has stamped it: this machine's own clock may be an hour ahead
+			k.since = min(k.since, at+musiccore.ClockGap)
+		}
 		found[keyspace] = k
 	}
 	if iter.Close() != nil {

@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,7 +73,8 @@ func TestNearCommits(t *testing.T) {
 // it cannot be read, nothing is assumed.
 func TestFindReplicas(t *testing.T) {
 	s := cassandratest.NewKeyspace(t, cassandratest.Version(0))
-	r := &schemaReader{session: s.Session}
+	r := &schemaReader{session: s.Session, clock: new(clock)}
+	r.clock.observe(0, time.Now())
 	find := func(keyspace string) *dataTable {
 		table := &dataTable{keyspace: keyspace}
 		r.findReplicas(t.Context(), []*dataTable{table}, nil)
@@ -89,6 +92,28 @@ func TestFindReplicas(t *testing.T) {
 		assert.Equal(t, table.settledAt, find(s.Name).settledAt, "Cassandra has written the keyspace anew")
 	}
 	assert.False(t, find("gone").oneCentre)
+}
+
+// How long a keyspace has been so is told by the clocks of the nodes that stamped it, however far ahead the proxy's own is.
+func TestReplicasByAFastClock(t *testing.T) {
+	cluster := time.Now().Add(-time.Hour)
+	written := cluster.Add(-time.Second)
+	n := startCQLNode(t, func(asked) message.Message {
+		return rowOf("keyspace_name", []byte("k"), "replication", slices.Concat(bigint(1)[4:], bigint(3)[4:], []byte("dc1"), bigint(1)[4:], []byte("3")), "writetime(replication)", bigint(written.UnixMicro()))
+	})
+	find := func(observed bool) time.Duration {
+		r := &schemaReader{session: n.session, clock: new(clock)}
+		if observed {
+			r.clock.observe(0, cluster)
+		}
+		table := &dataTable{keyspace: "k"}
+		r.findReplicas(t.Context(), []*dataTable{table}, nil)
+		return table.settledAt - boottime()
+	}
+	assert.InDelta(t, replicationSettles, find(true), float64(2*time.Second), "it has just been changed")
+	assert.InDelta(t, replicationSettles, find(false), float64(2*time.Second), "nobody knows since when")
+	written = cluster.Add(-time.Minute)
+	assert.InDelta(t, replicationSettles+musiccore.ClockGap-time.Minute, find(true), float64(2*time.Second))
 }
 
 // The data centres of a keyspace are counted only where its strategy names them.

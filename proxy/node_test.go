@@ -286,7 +286,7 @@ func markers(text string) (all []*message.ColumnMetadata) {
 // typeOf is the type of a column of whatever table the proxy asks for.
 func typeOf(column string) datatype.DataType {
 	switch column {
-	case "guard", "base", "head", "beat", "closed", "first", "last", "lease", "writetime(comment)", "writetime(type)", "writetime(companion)", "writetime(serving)":
+	case "guard", "base", "head", "beat", "closed", "first", "last", "lease", "writetime(comment)", "writetime(type)", "writetime(companion)", "writetime(serving)", "writetime(replication)":
 		return datatype.Bigint
 	case "dirty", "[applied]", "durable_writes", "serving":
 		return datatype.Boolean
@@ -300,7 +300,7 @@ func typeOf(column string) datatype.DataType {
 		return datatype.Timestamp
 	case "position", "gc_grace_seconds", "default_time_to_live", "version", "peer_port", "native_port", "port":
 		return datatype.Int
-	case "compaction":
+	case "compaction", "replication":
 		return datatype.NewMap(datatype.Varchar, datatype.Varchar)
 	case "flags":
 		return datatype.NewList(datatype.Varchar)

@@ -17,6 +17,7 @@ import (
 // schemaReader reads the schema of a node, and the rows of music.tables.
 type schemaReader struct {
 	session  *gocql.Session
+	clock    *clock
 	home     func() string               // host id of the home node; "" while it is not known
 	release  string                      // Cassandra's release
 	locality *locality                   // the data centre of this proxy
@@ -27,7 +28,7 @@ type schemaReader struct {
 
 // at returns a reader of one node, for use beside refresh.
 func (r *schemaReader) at(node string) schemaReader {
-	return schemaReader{session: r.session, home: r.home, release: r.release, locality: r.locality, rules: r.rules, node: node}
+	return schemaReader{session: r.session, clock: r.clock, home: r.home, release: r.release, locality: r.locality, rules: r.rules, node: node}
 }
 
 // version returns the schema's version at the home node or, if that does not answer, at another
