@@ -176,7 +176,30 @@ func TestAStartAtANodeThatIsBehind(t *testing.T) {
 		for _, a := range n.take() {
 			assert.Equal(t, "SELECT", a.verb(), "nothing is settled of a table that is doubtful: %s", a.text)
 		}
+		assert.Zero(t, *beats.schema.Load(), "it has not followed")
 	}
+}
+
+// A proxy that keeps the locks of a table, since it doubts that its lock rows are gone, has not followed: others, which are sure,
+// make a new lock table, and would give the same locks.
+func TestAProxyThatKeepsLocksHasNotFollowed(t *testing.T) {
+	s := startedUnready(t, playedSchema{tables: 1}, nobodyRefuses, noSessions()) // which shows no lock table, also after it was made
+	home := s.home
+	s.home = func() string { return "another" }
+	s.heartbeat.schema.Store(&appliedSchema{})
+	kept := s.critical.table(playedSchema{}.id(0))
+	require.True(t, kept.Made)
+	late, err := s.refresh(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{disagreeing}, late)
+	assert.Same(t, kept, s.critical.table(playedSchema{}.id(0)))
+	assert.Zero(t, *s.heartbeat.schema.Load(), "its terms go on")
+	s.home = home
+	late, err = s.refresh(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, late)
+	assert.NotSame(t, kept, s.critical.table(playedSchema{}.id(0)))
+	assert.Equal(t, s.applied, *s.heartbeat.schema.Load())
 }
 
 // A table becomes open to plain writes when music.tables says so, and not by a comment: which may

@@ -191,7 +191,7 @@ func (s *schema) refreshFor(ctx context.Context, concerns func(keyspace, table s
 	defer s.known.Store(&version) // after all its critical tables have been published
 	s.tables.Read(contents.names) // after the critical ones have been published
 	s.readings.end(reading)
-	if s.answered(ctx) {
+	if s.answered(ctx) && len(late) == 0 { // what was kept may be locked elsewhere as soon as this proxy has followed
 		s.heartbeat.applied(ctx, contents.applied)
 	}
 	var faults []error
