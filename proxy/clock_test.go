@@ -63,3 +63,20 @@ func TestReadingOfWhatBegins(t *testing.T) {
 	s.begin(k, ref, musiccore.Put)
 	assert.Greater(t, shard.reading.now.Boot, ended.Boot, "the last reading is old")
 }
+
+// An UNLOCK that gives a loan back reads the clocks anew: the lock is not counted as held any more, whenever that was.
+func TestAnUnlockWithALoanIsCountedByOneReading(t *testing.T) {
+	s := startStation(t, newCluster())
+	k := keyOf("x")
+	ref := s.held(k)
+	ticket := s.begin(k, ref, musiccore.Put).Ticket
+	shard := s.of(k)
+	shard.mu.Lock()
+	shard.reading.at = time.Now().Add(time.Hour) // it stays new for as long as the test takes …
+	shard.reading.now.Boot -= 2 * ageStep        // … and is of before: so close to a step that the two are in different ones
+	shard.mu.Unlock()
+	a := local{s.locks}.Unlock(t.Context(), k, ref, anna(), musiccore.Return{Ticket: ticket, Outcome: musiccore.OutcomeAcked})
+	require.NoError(t, a.Err)
+	require.Equal(t, musiccore.StateReleased, a.Grant.State)
+	assert.Zero(t, oldest(&s.metrics.sections.holdersSince), "nobody holds it")
+}

@@ -146,7 +146,7 @@ func (s *shard) enter(o shardOp, done func() func(musiccore.Answer), event func(
 	if a, ok = takeAnswer(&effects, o.op); !ok {
 		s.waiting[o.op] = s.counted(o, done())
 	}
-	s.carryOutFor(o.by, now, effects)
+	s.carryOutFor(o.by, s.reading.now, effects) // the event may have read the clocks anew
 	return a, ok
 }
 
