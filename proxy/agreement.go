@@ -36,8 +36,8 @@ func (r *schemaReader) agreed(ctx context.Context, version gocql.UUID) bool {
 }
 
 // keep returns the tables to publish. These are the tables that were read, except for a change that
-// would open a table to plain writes or end its locks and that not all nodes agree on: then the
-// table stays as it was before, and late names what is waited for.
+// would open a table to plain writes, end its locks or undo an earlier change, and that not all nodes agree
+// on: then the table stays as it was before, and late names what is waited for.
 func (s *schema) keep(ctx context.Context, before map[[16]byte]*dataTable, found []*dataTable, version gocql.UUID) (kept []*dataTable, late []string) {
 	var sure, asked bool
 	doubtful := func() bool {
@@ -47,7 +47,7 @@ func (s *schema) keep(ctx context.Context, before map[[16]byte]*dataTable, found
 		return !sure
 	}
 	for i, t := range found {
-		if old := before[t.ID]; t.loses(old) && doubtful() {
+		if old := before[t.ID]; (t.loses(old) || t.undoes(old)) && doubtful() {
 			found[i], late = old, []string{disagreeing}
 		}
 	}
@@ -101,6 +101,10 @@ func (t *dataTable) loses(old *dataTable) bool {
 	}
 	return !t.Made || t.Generation != old.Generation
 }
+
+// undoes reports whether a table as read is older than it was known as old: Cassandra writes the comment anew with each
+// change of a table. By the columns of then a statement may name another key: two columns may have exchanged their names.
+func (t *dataTable) undoes(old *dataTable) bool { return old != nil && t.written < old.written }
 
 // precedes reports whether a table as read was created before another one of its name: then the node that
 // was read may have missed that this one was dropped.

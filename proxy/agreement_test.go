@@ -18,12 +18,12 @@ import (
 )
 
 // A table is critical until the home node and all that are up say otherwise, or music.tables does,
-// by a quorum; or another one has its name. So is its lock table there. A node that is behind, or
+// by a quorum; or another one has its name. So is its lock table there, and so are its columns. A node that is behind, or
 // the only one that answers, says nothing of that.
 func TestNothingOpensOnTheWordOfANodeThatIsBehind(t *testing.T) {
 	version, host := gocql.UUID{7}, gocql.UUID{7}.String() // as the played node says
 	known := func() *dataTable {
-		return &dataTable{keyspace: "k", name: "t", Critical: catalog.Critical{ID: [16]byte{1}, Generation: [16]byte{2}, Made: true, Marked: true}}
+		return &dataTable{keyspace: "k", name: "t", written: 10, Critical: catalog.Critical{ID: [16]byte{1}, Generation: [16]byte{2}, Made: true, Marked: true}}
 	}
 	settings := func(text string) message.Message {
 		id := known().ID
@@ -33,6 +33,8 @@ func TestNothingOpensOnTheWordOfANodeThatIsBehind(t *testing.T) {
 	unmade.Made, unmade.Generation = false, [16]byte{}
 	remade.Generation = [16]byte{3}
 	other.ID = [16]byte{4}
+	earlier, later := known(), known()
+	earlier.written, later.written = 9, 11
 	again := storedTable{closed: 5, text: plainSettings}
 	for name, c := range map[string]struct {
 		home    string
@@ -52,6 +54,9 @@ func TestNothingOpensOnTheWordOfANodeThatIsBehind(t *testing.T) {
 		"no lock table, the home node is away":  {"another", version, settings(""), unmade, storedTable{}, true},
 		"another lock table, all agree":         {host, version, settings(""), remade, storedTable{}, false},
 		"another lock table, home node is away": {"another", version, settings(""), remade, storedTable{}, true},
+		"as it was, the home node is away":      {"another", version, settings(""), earlier, storedTable{}, true},
+		"as it was, all agree":                  {host, version, settings(""), earlier, storedTable{}, false},
+		"changed, the home node is away":        {"another", version, settings(""), later, storedTable{}, false},
 		"gone, stored as plain since before":    {"another", version, settings(plainSettings), nil, again, true},
 		"gone, as before, all agree":            {host, version, settings(plainSettings), nil, again, false},
 		"gone, stored as plain anew":            {"another", version, settings(plainSettings), nil, storedTable{closed: 4, text: plainSettings}, false},
