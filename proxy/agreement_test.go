@@ -199,6 +199,8 @@ func TestAProxyThatKeepsLocksHasNotFollowed(t *testing.T) {
 	assert.Equal(t, []string{disagreeing}, late)
 	assert.Same(t, kept, s.critical.table(playedSchema{}.id(0)))
 	assert.Zero(t, *s.heartbeat.schema.Load(), "its terms go on")
+	s.confirm(9, gocql.UUID{7})
+	assert.Zero(t, s.critical.checked.Load(), "where its replicas are was read before")
 	s.home = home
 	late, err = s.refresh(t.Context())
 	require.NoError(t, err)

@@ -22,7 +22,8 @@ type readings struct {
 	begun atomic.Uint64
 	ended atomic.Uint64 // number of the last reading that was published
 
-	complete completeReading // the last one if it has left nothing to do, else zero; guarded by schema.mu
+	complete completeReading // the last one if it has left nothing to do, else zero; guarded by schema.mu, as is taken
+	taken    gocql.UUID      // the version of the last one, whose tables are published; zero if it has failed, or earlier tables were kept
 }
 
 // completeReading is a reading of the schema after which nothing was left to do.

@@ -132,10 +132,13 @@ func (s *schema) tellLate(unsettled int, late []string) {
 }
 
 // confirm is isComplete for the answer to a question that was asked then, by BOOTTIME: until a while after
-// that, where the replicas of the tables' lock rows are may be relied on.
+// that, where the replicas of the tables' lock rows are may be relied on, if the tables are of this version. That one of them is not
+// ready does not matter.
 func (s *schema) confirm(asked time.Duration, version gocql.UUID) bool {
 	settled := s.isComplete(version)
-	if settled {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readings.taken == version {
 		s.critical.checked.Store(int64(asked))
 	}
 	return settled
@@ -169,7 +172,7 @@ func (s *schema) refreshFor(ctx context.Context, concerns func(keyspace, table s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reading, self := s.readings.begin(), s.heartbeat.knownSession()
-	s.readings.complete = completeReading{}
+	s.readings.complete, s.readings.taken = completeReading{}, gocql.UUID{}
 	version, node, err := s.version(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the schema's version: %w", err)
@@ -191,6 +194,9 @@ func (s *schema) refreshFor(ctx context.Context, concerns func(keyspace, table s
 	defer s.known.Store(&version) // after all its critical tables have been published
 	s.tables.Read(contents.names) // after the critical ones have been published
 	s.readings.end(reading)
+	if len(late) == 0 {
+		s.readings.taken = version
+	}
 	if s.answered(ctx) && len(late) == 0 { // what was kept may be locked elsewhere as soon as this proxy has followed
 		s.heartbeat.applied(ctx, contents.applied)
 	}

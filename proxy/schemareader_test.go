@@ -263,6 +263,9 @@ func TestWhatIsSettledIsNotReadAgain(t *testing.T) {
 	require.Error(t, refresh())
 	assert.False(t, s.isComplete(version), "it was not read")
 	n.says(playedSchema{tables: 1}.answer)
+	assert.False(t, s.confirm(8, version))
+	assert.EqualValues(t, 7, s.critical.checked.Load(), "nor may its replicas be relied on")
 	require.Error(t, refresh())
-	assert.False(t, s.isComplete(version), "a table could not be settled")
+	assert.False(t, s.confirm(9, version), "a table could not be settled")
+	assert.EqualValues(t, 9, s.critical.checked.Load(), "the replicas of the others are where they were read")
 }
