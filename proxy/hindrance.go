@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,9 @@ func (s *schema) hindrance(change frontend.CriticalChange) string {
 
 // readProposed reads what could keep a table from being locked after a change.
 func (r *schemaReader) readProposed(ctx context.Context, t *dataTable, change frontend.CriticalChange) error {
+	if err := r.learnRelease(ctx); err != nil {
+		return err
+	}
 	var flags []string
 	var present int64
 	err := r.ask("SELECT flags, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", t.keyspace, t.name).
@@ -91,7 +95,7 @@ func (t *dataTable) checkProperties(flags []string, grace int64) {
 // timestamps of their own, so that acknowledged writes under a lock are hidden (seen on 6.0-alpha2).
 // It sets Checked for one whose columns have constraints. Only DESCRIBE tells the mode.
 func (r *schemaReader) readMode(ctx context.Context, t *dataTable) error {
-	if !releaseHasTransactions(r.release) {
+	if !releaseHasTransactions(cmp.Or(r.present, r.release)) {
 		return nil
 	}
 	described := map[string]any{}

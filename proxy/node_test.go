@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -44,6 +45,7 @@ type cqlNode struct {
 
 	mu       sync.Mutex
 	peers    message.Message // what the driver is told of others; nil = there are none
+	release  string          // "" = 5.0.8
 	prepared map[string]string
 	all      []asked
 	version  func() gocql.UUID           // of the schema; nil: always the same
@@ -169,6 +171,10 @@ func (n *cqlNode) statement(a asked) message.Message {
 		return noRow("host_id")
 	case strings.HasPrefix(a.text, "SELECT * FROM system."):
 		return rowOf("host_id", host[:], "rpc_address", []byte{127, 0, 0, 1}, "data_center", []byte("dc1"), "rack", []byte("r1"), "release_version", []byte("5.0.8"))
+	case a.text == "SELECT release_version FROM system.local":
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return rowOf("release_version", []byte(cmp.Or(n.release, "5.0.8")))
 	case strings.HasPrefix(a.text, "SELECT schema_version FROM system."):
 		n.mu.Lock()
 		defer n.mu.Unlock()

@@ -19,7 +19,8 @@ type schemaReader struct {
 	session  *gocql.Session
 	clock    *clock
 	home     func() string               // host id of the home node; "" while it is not known
-	release  string                      // Cassandra's release
+	release  string                      // Cassandra's release when the proxy started
+	present  string                      // that of node, as it was asked last; "" = not yet. Nodes are upgraded one by one, while proxies run
 	locality *locality                   // the data centre of this proxy
 	rules    *criticalRules              // the patterns of tables that are critical whatever their comments say
 	node     string                      // host id of the node to read; schema.mu guards it, and replicas
@@ -54,6 +55,14 @@ func (r *schemaReader) versionAt(ctx context.Context, node string) (v gocql.UUID
 	return v, at, iter.Close()
 }
 
+// learnRelease asks the node for its release, on which depends what else it can be asked, and what must be.
+func (r *schemaReader) learnRelease(ctx context.Context) error {
+	if err := r.ask("SELECT release_version FROM system.local").ScanContext(ctx, &r.present); err != nil {
+		return fmt.Errorf("read the release of a node: %w", err)
+	}
+	return nil
+}
+
 // ask returns a query to the reader's node: each node has its own copy of the schema, and one may
 // be ahead of another.
 func (r *schemaReader) ask(cql string, values ...any) *gocql.Query {
@@ -73,6 +82,9 @@ type schemaContents struct {
 // that have a companion: a migration tool that loses the comment must not open a table to plain
 // writes.
 func (r *schemaReader) read(ctx context.Context) (c schemaContents, err error) {
+	if err := r.learnRelease(ctx); err != nil {
+		return c, err
+	}
 	rules := r.rules.now()
 	all, companions, digest, err := r.readTables(ctx, rules)
 	if err != nil {

@@ -170,11 +170,39 @@ func TestWhatWasReadIsTheSameAtEveryNode(t *testing.T) {
 // From Cassandra 6 on a table tells by DESCRIBE whether values are checked.
 func TestTablesWhoseValuesAreChecked(t *testing.T) {
 	n := startCQLNode(t, playedSchema{tables: 3}.answer)
+	n.release = "6.0.0"
 	c, err := (&schemaReader{session: n.session, release: "6.0.0", rules: new(criticalRules)}).read(t.Context())
 	require.NoError(t, err)
 	for _, table := range c.critical {
 		assert.Equal(t, table.name == "t1", table.Checked, table.name)
 		assert.Empty(t, table.Refused)
+	}
+}
+
+// A node is asked what its own release can tell, and must, whatever the release was when the proxy started: nodes are upgraded
+// one by one, and proxies stay.
+func TestNodesThatAreUpgraded(t *testing.T) {
+	for release, tells := range map[string]struct{ masks, modes bool }{"4.1.9": {}, "5.0.8": {masks: true}, "6.0.0": {true, true}} {
+		n := startCQLNode(t, func(a asked) message.Message {
+			if strings.HasPrefix(a.text, "DESCRIBE TABLE ") {
+				return rowOf("keyspace_name", []byte("k"), "create_statement", []byte("CREATE TABLE k.t (k int PRIMARY KEY) WITH transactional_mode = 'full'"))
+			}
+			return playedSchema{tables: 7}.answer(a)
+		})
+		n.release = release
+		for _, started := range []string{"4.1.9", "5.0.8", "6.0.0"} {
+			n.take()
+			c, err := (&schemaReader{session: n.session, release: started, rules: new(criticalRules)}).read(t.Context())
+			require.NoError(t, err, release)
+			masks, modes := 0, 0
+			for _, a := range n.take() {
+				masks += strings.Count(a.text, "column_masks")
+				modes += strings.Count(a.text, "DESCRIBE")
+			}
+			assert.Equal(t, tells.masks, masks > 0, "%s, %s at the start", release, started)
+			assert.Equal(t, tells.modes, modes > 0, "%s, %s at the start", release, started)
+			assert.Equal(t, tells.modes, strings.Contains(c.critical[0].Refused, "transactional_mode"), "%s, %s at the start", release, started)
+		}
 	}
 }
 
