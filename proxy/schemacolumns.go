@@ -120,7 +120,7 @@ func (t *dataTable) setColumns(rows []columnRow, release string) {
 		case synchronise.Foreign(c.cqlType):
 			t.Refused = fmt.Sprintf("its column %s is of type %s, a class that the proxy does not know and cannot read: move it to another table", c.name, c.cqlType)
 		case !releaseTellsElements(release) && manyCells(c.cqlType, c.kind):
-			t.Refused = fmt.Sprintf("its column %s is not frozen: Cassandra %s does not show the times to live in it: make it frozen, or run Cassandra 5.0", c.name, release)
+			t.Refused = fmt.Sprintf("its column %s is not frozen: Cassandra %s does not show the times to live in it: make it frozen, or run Cassandra 5.0 and restart the proxies then", c.name, release)
 		}
 	}
 	t.definition = text.String()

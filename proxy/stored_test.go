@@ -132,7 +132,7 @@ func TestTablesOfManyCellsAreRefusedOn41(t *testing.T) {
 			if column == "" || release == "5.0.8" {
 				assert.Empty(t, table.Refused, name)
 			} else {
-				assert.Equal(t, "its column "+column+" is not frozen: Cassandra 4.1.7 does not show the times to live in it: make it frozen, or run Cassandra 5.0", table.Refused)
+				assert.Equal(t, "its column "+column+" is not frozen: Cassandra 4.1.7 does not show the times to live in it: make it frozen, or run Cassandra 5.0 and restart the proxies then", table.Refused)
 			}
 		}
 	}
