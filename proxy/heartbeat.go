@@ -54,7 +54,7 @@ type sessionConfig struct {
 type tries struct {
 	underWay atomic.Int32
 	last     time.Duration          // BOOTTIME when the last beat began
-	trouble  atomic.Pointer[string] // what the last try met
+	trouble  atomic.Pointer[string] // what the last try met; nil since a beat was acknowledged
 }
 
 // newHeartbeat takes a new session id; nothing has been written yet.
@@ -173,8 +173,9 @@ func (l *heartbeat) try(ctx context.Context, beats bool, via string) {
 	case total > l.options.SessionLease/leaseTries:
 		l.withMargin(l.log.Warn(), self, took).Msg("a beat was slow")
 	}
-	if err == nil && beats {
+	if err == nil && took.write > 0 { // a session that is dead sends none
 		l.seconds.Observe(total.Seconds())
+		l.tries.trouble.Store(nil) // it is over: what ends the session later is something else
 	}
 	if !beats {
 		return

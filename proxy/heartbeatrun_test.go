@@ -16,12 +16,12 @@ import (
 )
 
 // beatingOn has a heartbeat go on by itself before a node that is played, until the test ends.
-func beatingOn(t *testing.T, answer func(asked) message.Message) (*cqlNode, *heartbeat) {
+func beatingOn(t *testing.T, answer func(asked) message.Message) (*jsonLog, *heartbeat) {
 	t.Helper()
-	n := startCQLNode(t, answer)
+	n, log := startCQLNode(t, answer), &jsonLog{}
 	options := musiccore.Defaults()
 	options.SessionLease = 1200 * time.Millisecond
-	l := newHeartbeat(n.session, new(clock), options, sessionConfig{references: new(references)}, zerolog.Nop())
+	l := newHeartbeat(n.session, new(clock), options, sessionConfig{references: new(references)}, zerolog.New(log))
 	cores, tables := startStation(t, newCluster()).locks, &schema{critical: newCriticalTables()}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -30,7 +30,7 @@ func beatingOn(t *testing.T, answer func(asked) message.Message) (*cqlNode, *hea
 		cancel()
 		running.Wait()
 	})
-	return n, l
+	return log, l
 }
 
 // A session beats again and again, also after beats that timed out, and goes on for as long as it is
@@ -39,7 +39,7 @@ func TestASessionGoesOnUntilItIsDead(t *testing.T) {
 	told := clusterClock(time.Now, &message.VoidResult{})
 	var mu sync.Mutex
 	beats := 0
-	_, l := beatingOn(t, func(a asked) message.Message {
+	log, l := beatingOn(t, func(a asked) message.Message {
 		mu.Lock()
 		defer mu.Unlock()
 		if a.verb() != "INSERT" {
@@ -71,4 +71,7 @@ func TestASessionGoesOnUntilItIsDead(t *testing.T) {
 		now := l.self.Load()
 		return now.ID() != ended.ID() && now.Valid(l.clock.now())
 	})
+	line := log.of("the session has ended: its beats were not acknowledged in time, or another process has written them; clients that do not go on elsewhere lose their locks")
+	require.Len(t, line, 1)
+	assert.NotContains(t, line[0], "last_trouble", "the beats that timed out had nothing to do with that")
 }
