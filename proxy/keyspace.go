@@ -171,7 +171,9 @@ func defaultReplication(ctx context.Context, s *gocql.Session) (string, error) {
 	for _, query := range []string{"SELECT data_center FROM system.local", "SELECT data_center FROM system.peers_v2"} {
 		iter := s.Query(query).IterContext(ctx)
 		for dc := ""; iter.Scan(&dc); {
-			nodes[dc]++
+			if dc != "" { // the row of a node that is just joining has none
+				nodes[dc]++
+			}
 		}
 		if err := iter.Close(); err != nil {
 			return "", fmt.Errorf("count the nodes: %w", err)
