@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,7 +164,7 @@ type companion struct {
 // Where each node has write times of its own, the number of the last change stands for them: what is
 // read is of that change or of the next one, whose tables are written before its number is.
 func (r *schemaReader) readTables(ctx context.Context, rules config.Music) (all []*dataTable, names map[[2]string]companion, digest gocql.UUID, err error) {
-	if !releaseNumbersChanges(r.release) {
+	if !releaseNumbersChanges(cmp.Or(r.present, r.release)) {
 		return r.scanTables(ctx, rules, nil)
 	}
 	before, _, err := r.versionAt(ctx, r.node)

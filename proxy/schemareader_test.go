@@ -145,7 +145,7 @@ func TestWhatWasReadIsTheSameAtEveryNode(t *testing.T) {
 	read := func(release string, written int64, version func() gocql.UUID) (gocql.UUID, error) {
 		n := startCQLNode(t, playedSchema{tables: 1, written: written}.answer)
 		n.mu.Lock()
-		n.version = version
+		n.version, n.release = version, release
 		n.mu.Unlock()
 		c, err := (&schemaReader{session: n.session, release: release, rules: new(criticalRules)}).read(t.Context())
 		return c.applied.digest, err
