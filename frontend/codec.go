@@ -97,6 +97,26 @@ func (c *codec) decode(e wire.Envelope) (*frame.Frame, error) {
 	return wire.Decode(e.Header, flags, body)
 }
 
+// errorOf returns the code of an ERROR and, of UNPREPARED, the id in it, in memory of its own. It decodes no more of
+// it: Cassandra has errors, and reasons of failures, that the library does not know.
+func (c *codec) errorOf(e wire.Envelope) (code primitive.ErrorCode, id []byte, err error) {
+	body, flags, err := c.responseBody(e)
+	if err != nil {
+		return 0, nil, err
+	}
+	cur := wire.Cursor{Body: body}
+	wire.ReadPreamble(&cur, flags)
+	code = primitive.ErrorCode(cur.Int())
+	if code == primitive.ErrorCodeUnprepared {
+		cur.ShortBytes() // the text
+		id = bytes.Clone(cur.ShortBytes())
+	}
+	if cur.Bad {
+		return 0, nil, wire.ErrShort
+	}
+	return code, id, nil
+}
+
 // decodePrepared decodes a RESULT of kind Prepared; it returns nil for any other answer.
 func (c *codec) decodePrepared(e wire.Envelope) (*message.PreparedResult, *frame.Frame, error) {
 	if e.OpCode != primitive.OpCodeResult {

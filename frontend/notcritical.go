@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"encoding/binary"
 	"strings"
 
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -147,14 +146,8 @@ func (c *conn) isSyntaxError(e wire.Envelope) bool {
 	if e.OpCode != primitive.OpCodeError {
 		return false
 	}
-	body, flags, err := c.responseBody(e)
-	if err != nil {
-		return false
-	}
-	cur := wire.Cursor{Body: body}
-	wire.ReadPreamble(&cur, flags)
-	code := cur.Take(4)
-	return !cur.Bad && primitive.ErrorCode(binary.BigEndian.Uint32(code)) == primitive.ErrorCodeSyntaxError
+	code, _, err := c.errorOf(e)
+	return err == nil && code == primitive.ErrorCodeSyntaxError
 }
 
 // refuseOrdinary answers a statement with a lock clause on a table that is not critical. The table

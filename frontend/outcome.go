@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 
 	"music/frontend/refusal"
@@ -256,18 +255,16 @@ func (c *conn) outcome(e wire.Envelope) (outcome, error) {
 	if e.OpCode == primitive.OpCodeResult {
 		return outcome{what: musiccore.OutcomeAcked}, nil
 	}
-	f, err := c.decode(e)
+	if e.OpCode != primitive.OpCodeError {
+		return outcome{}, nil
+	}
+	code, id, err := c.errorOf(e)
 	if err != nil {
 		return outcome{}, err
 	}
-	failure, ok := f.Body.Message.(message.Error)
-	if !ok {
-		return outcome{}, nil
-	}
-	if unprepared, ok := failure.(*message.Unprepared); ok {
-		return outcome{what: musiccore.OutcomeRefused, early: true, forgotten: unprepared.Id}, nil
-	}
-	switch failure.GetErrorCode() {
+	switch code {
+	case primitive.ErrorCodeUnprepared:
+		return outcome{what: musiccore.OutcomeRefused, early: true, forgotten: id}, nil
 	case primitive.ErrorCodeUnauthorized, primitive.ErrorCodeSyntaxError:
 		return outcome{what: musiccore.OutcomeRefused, early: true}, nil
 	case primitive.ErrorCodeInvalid, primitive.ErrorCodeFunctionFailure, primitive.ErrorCodeUnavailable, primitive.ErrorCodeIsBootstrapping:

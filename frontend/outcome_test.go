@@ -3,6 +3,7 @@ package frontend
 import (
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,30 @@ func TestAnErrorThatCannotBeRead(t *testing.T) {
 			assert.Empty(t, core.ended, "it is ended once")
 		}
 	})
+}
+
+// An error of a kind that the proxy does not know, or with a reason that it does not know for a replica's failure, as Cassandra 6 has some (COORDINATOR_BEHIND),
+// is one of unknown outcome, which the client is told, and no reason to end the connection.
+func TestAnErrorOfAnUnknownKind(t *testing.T) {
+	shown := netip.MustParseAddrPort(advertised).Addr().AsSlice()
+	for name, body := range map[string]string{
+		"a reason": "\x00\x00\x15\x00\x00\x01x\x00\x04\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x01\x04" + string(shown) + "\x00\x0a\x00\x06SIMPLE",
+		"an error": "\x00\x00\x16\x00\x00\x01x",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, core := withBorrowed(t)
+			client, backend := r.login(dialect{version: v5})
+			for _, asked := range underLock(prepareWrite(client, backend)) {
+				client.send(5, asked)
+				backend.answer(5)
+				raw := wire.ResponseEnvelope(byte(v5), 5, primitive.OpCodeError, []byte(body))
+				backend.write(backend.framed(raw))
+				assert.Equal(t, musiccore.OutcomeUnknown, taken(t, core.ended), "%v", asked)
+				core.verdicts <- musiccore.VerdictUncertain
+				client.expect(client.framed(raw))
+			}
+		})
+	}
 }
 
 // delayedLocks give their answers when the test says so, or at once.
