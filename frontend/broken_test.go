@@ -85,3 +85,17 @@ func TestAConditionalWriteInWhichTheProxyFails(t *testing.T) {
 		assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_BACKEND: internal error")
 	}
 }
+
+// A write with IF that is not over when its lock is lost, be it that its client does not read its answers, keeps no turn of
+// the next holder.
+func TestATurnOfALostLock(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		r := newRig(t, func(o *Options) { o.Locks = newGrantingLocks() })
+		r.seats(catalog.Reject, func(*catalog.Critical) {})
+		for _, ref := range []string{"9", "10"} {
+			client, backend := r.login(d)
+			client.send(1, query("UPDATE bank.seats USING LOCK "+ref+" SET n = 1 WHERE hall = 'x' AND seat = 'y' IF n = 2"))
+			assert.Contains(t, backend.answer(1).(*message.Query).Query, "SELECT", "%s", ref)
+		}
+	})
+}

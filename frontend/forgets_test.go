@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
-	"music/musiccore"
 )
 
 // collected tells that nothing holds a value any more.
@@ -27,7 +26,7 @@ func TestATurnThatIsOverIsForgotten(t *testing.T) {
 	begun := make(chan func(), 1)
 	waits := func() weak.Pointer[[64]byte] {
 		write := new([64]byte)
-		all.take(musiccore.Key{}, func(next func()) {
+		all.take(holder{}, func(next func()) {
 			write[0] = 1
 			begun <- next
 		})

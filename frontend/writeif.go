@@ -156,7 +156,7 @@ func (c *conn) startConditional(x *conditionalWrite, onEmpty *lockedOperation) *
 	}
 	o := c.begin(x.read.header.Stream)
 	o.keeps(x.size())
-	c.server.turns.take(x.read.request.key, func(next func()) {
+	c.server.turns.take(holder{x.read.request.key, x.read.request.ref}, func(next func()) {
 		x.nextTurn = next
 		o.finish(func() { o.readFirst(x.read) })
 	})
