@@ -2,11 +2,13 @@ package frontend
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/stretchr/testify/assert"
@@ -98,4 +100,52 @@ func TestATurnOfALostLock(t *testing.T) {
 			assert.Contains(t, backend.answer(1).(*message.Query).Query, "SELECT", "%s", ref)
 		}
 	})
+}
+
+// lossAtStep have lost the lock when so many operations have begun, which they tell later if late is set.
+type lossAtStep struct {
+	*grantingLocks
+	left int
+	late bool
+}
+
+func (g *lossAtStep) Begin(k musiccore.Key, ref musiccore.LockRef, kind musiccore.Kind, done func(musiccore.Answer)) (musiccore.Answer, bool) {
+	a, ok := g.grantingLocks.Begin(k, ref, kind, done)
+	if g.left--; g.left == 0 {
+		a = musiccore.Answer{Err: musiccore.ErrLost}
+		if g.late {
+			go done(a)
+			return musiccore.Answer{}, false
+		}
+	}
+	return a, ok
+}
+
+// A bug where a step of a write with IF is about to be sent does not hold the key for ever either, nor the lock that was taken for it.
+func TestAConditionalWriteInWhichAStepFails(t *testing.T) {
+	for _, using := range []string{"USING LOCK 9 ", ""} {
+		for _, step := range []int{1, 2} {
+			for _, late := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%sstep %d, late %t", using, step, late), func(t *testing.T) {
+					core := &lossAtStep{newGrantingLocks(), step, late}
+					r := rigBetween(t, listen(t), listen(t), []func(*Options){func(o *Options) { o.Locks, o.Audit = core, func(Refusal) { panic("a bug") } }})
+					r.seats(catalog.Auto, func(c *catalog.Critical) { c.MaxLease = time.Minute })
+					conditional := query("UPDATE bank.seats " + using + "SET n = 1 WHERE hall = 'x' AND seat = 'y' IF n = 2")
+					client, backend := r.login(d4())
+					client.send(1, conditional)
+					if step == 2 {
+						backend.answer(1)
+						backend.send(1, numbers(2))
+					}
+					assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_BACKEND: internal error")
+					if using == "" {
+						assert.EqualValues(t, 9, taken(t, core.unlocked))
+					}
+					client, backend = r.login(d4())
+					client.send(1, conditional)
+					assert.Contains(t, backend.answer(1).(*message.Query).Query, "SELECT")
+				})
+			}
+		}
+	}
 }

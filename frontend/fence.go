@@ -80,6 +80,19 @@ func (c *conn) sendUnderLock(k *lockedOperation, kind musiccore.Kind, inPlace bo
 
 // beginUnderLock is sendUnderLock with b as memory for the sent operation.
 func (c *conn) beginUnderLock(b *begunOperation, k *lockedOperation, kind musiccore.Kind, inPlace bool) *wire.Failure {
+	returns := false
+	defer func() {
+		if !returns { // a bug ends the connection: others wait for the turn
+			k.sent.done()
+		}
+	}()
+	f := c.tryBegin(b, k, kind, inPlace)
+	returns = true
+	return f
+}
+
+// tryBegin is beginUnderLock, but after a panic the operation is still to be ended.
+func (c *conn) tryBegin(b *begunOperation, k *lockedOperation, kind musiccore.Kind, inPlace bool) *wire.Failure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a, ok := c.server.Locks.Begin(k.request.key, k.request.ref, kind, b.answered)
@@ -140,12 +153,20 @@ func (c *conn) keep(k *lockedOperation, b *begunOperation) func(musiccore.Answer
 // sendStamped sends an operation that has waited for its stamp, unless its client has already been
 // answered because the connection ends.
 func (o operation) sendStamped(k *lockedOperation, b *begunOperation, a musiccore.Answer) {
-	c := o.conn
+	c, sent := o.conn, false
+	defer func() { // also if a bug ends the connection here: others wait for the turn
+		if !sent {
+			k.sent.done()
+		}
+	}()
 	if !o.owed() {
 		if a.Err == nil {
 			c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
 		}
-		k.sent.done()
+		k.dropUnsent()
+		if k.sent.fresh() {
+			c.release(k.request.key, k.request.ref)
+		}
 		return
 	}
 	if f := c.stamp(k, b, a); f != nil {
@@ -153,6 +174,15 @@ func (o operation) sendStamped(k *lockedOperation, b *begunOperation, a musiccor
 		return
 	}
 	c.send(k.appendTo(nil, c.version))
+	sent = true
+}
+
+// dropUnsent ends an operation that was not sent: nothing of it was done.
+func (k *lockedOperation) dropUnsent() {
+	if x := k.sent.condition; x != nil {
+		x.group.withoutFirst()
+	}
+	k.sent.done()
 }
 
 // send sends a request to Cassandra. Any goroutine may call it.

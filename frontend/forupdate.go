@@ -77,11 +77,8 @@ func (c *conn) release(k musiccore.Key, ref musiccore.LockRef) {
 // rejectUnsent answers an operation that was not sent with an error. A lock that was taken only for
 // it is released first.
 func (c *conn) rejectUnsent(k *lockedOperation, f *wire.Failure) {
-	if x := k.sent.condition; x != nil {
-		x.group.withoutFirst()
-	}
-	k.sent.done()
-	if k.sent.update == nil || !k.sent.update.fresh {
+	k.dropUnsent()
+	if !k.sent.fresh() {
 		c.reject(k.header, f)
 		return
 	}

@@ -360,6 +360,26 @@ func TestGroupWhoseFirstWaitsForTheCore(t *testing.T) {
 	})
 }
 
+// If the first client's connection to Cassandra ends before the write that was decided on is sent, the others are carried out without it, too: nothing
+// is unknown.
+func TestGroupWhoseWriteIsNotSent(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		core := &lateBeginLocks{&heldBackLocks{newGrantingLocks(), make(chan func(musiccore.Answer), 9)}, make(chan func(), 9)}
+		y := groupOf(t, d, core, core.heldBackLocks, patience, [2]int32{2, 1}, [2]int32{3, 2})
+		y.lock(granted)
+		taken(t, core.begun)()
+		y.executes(readOfGroup, numbers(1))
+		begun := taken(t, core.begun)
+		require.NoError(t, y.backend.Close())
+		y.client.failure(1)
+		begun()
+		taken(t, core.asked)(musiccore.Answer{Err: musiccore.ErrLost})
+		for _, other := range y.others {
+			assert.Equal(t, primitive.ErrorCodeOverloaded, other.client.failure(1).GetErrorCode())
+		}
+	})
+}
+
 // A member whose connection is ending is not judged, nor told that its write was applied.
 func TestGroupWithAMemberThatEnds(t *testing.T) {
 	y := newGroupRig(t, dialect{version: v4}, [2]int32{2, 1}, [2]int32{3, 2})

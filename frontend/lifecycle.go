@@ -168,12 +168,15 @@ func (c *conn) abandonSent(f *sentOperation) {
 // releaseFresh releases the lock that a SELECT … FOR UPDATE has taken, whose client is not told. It reports
 // whether there is one.
 func (c *conn) releaseFresh(f *sentOperation) bool {
-	fresh := f.update != nil && f.update.fresh
-	if fresh {
-		c.release(f.key, f.ticket.Ref)
+	if !f.fresh() {
+		return false
 	}
-	return fresh
+	c.release(f.key, f.ticket.Ref)
+	return true
 }
+
+// fresh reports whether a SELECT … FOR UPDATE has taken a lock of which its client has not been told.
+func (f *sentOperation) fresh() bool { return f.update != nil && f.update.fresh }
 
 // clientLogBurst and clientLogPeriod bound the log lines per level about connections that end with
 // an error, so that thousands of clients, or one that tries again and again, do not fill the log.

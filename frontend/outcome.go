@@ -167,7 +167,7 @@ func (c *conn) answerUnderLock(e wire.Envelope, f *sentOperation, o outcome, v m
 // releaseSpoilt handles a failed SELECT … FOR UPDATE whose lock was taken only for it: it releases
 // the lock and then answers. It reports whether the operation is such a read.
 func (c *conn) releaseSpoilt(e wire.Envelope, f *sentOperation) bool {
-	spoilt := f.update != nil && f.update.fresh && e.OpCode == primitive.OpCodeError
+	spoilt := f.fresh() && e.OpCode == primitive.OpCodeError
 	if spoilt {
 		c.releaseThenAnswer(e.Stream, f.key, f.ticket.Ref, bytes.Clone(e.Raw))
 	}

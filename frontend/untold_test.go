@@ -162,3 +162,23 @@ func TestForUpdateWhoseReadIsNotUnderstood(t *testing.T) {
 		assert.EqualValues(t, 9, taken(t, g.unlocked), later)
 	}
 }
+
+// So it is if Cassandra's connection ends while the read waits for the core.
+func TestForUpdateWhoseReadIsNotSent(t *testing.T) {
+	bothFramings(t, func(t *testing.T, d dialect) {
+		core, g := newDelayedLocks(), newGrantingLocks()
+		core.holds = true
+		client, backend := rightsRig(t, struct {
+			Locker
+			OperationGuard
+			LockLister
+		}{g, core, g}).login(d)
+		client.send(1, query("SELECT balance FROM bank.accounts WHERE id = 'x' FOR UPDATE"))
+		give := taken(t, core.held)
+		_ = backend.Close()
+		backendLost(client, 1)
+		give()
+		assert.EqualValues(t, 9, taken(t, g.unlocked))
+		assert.Equal(t, musiccore.OutcomeRefused, taken(t, core.ended))
+	})
+}
