@@ -27,8 +27,9 @@ import (
 //
 // Its methods may be called by any goroutine, and on nil, which is the group of a write that has none.
 type group struct {
-	all  *groups
-	name groupName
+	all   *groups
+	name  groupName
+	until time.Time // when the time in which writes can join is over, whatever the first one does
 
 	waiting []*groupMember // the others, until the first one has read the row; guarded by all.mu
 	decided []*groupMember // those that were evaluated, until they are answered; guarded by all.mu
@@ -59,6 +60,9 @@ type groups struct {
 const (
 	// maxGroup is how many writes may join one. Each later one takes a lock, of which a key has a limit.
 	maxGroup = 256
+	// groupOpen is how long writes can join one: the lock of a first write whose read is not over then, such as one whose
+	// client does not read its answers, need not be its own any more.
+	groupOpen = ownSectionLease
 	// groupAnswer is how long a write that was evaluated waits for Cassandra's answer to the one that was sent, as
 	// long as an operation's outcome is waited for (docs/protocol.md 3.7).
 	groupAnswer = 5 * time.Second
@@ -101,11 +105,11 @@ func (c *conn) join(x *conditionalWrite) bool {
 	defer all.mu.Unlock()
 	g := all.open[name]
 	switch {
-	case g == nil:
+	case g == nil || time.Now().After(g.until):
 		if all.open == nil {
 			all.open = map[groupName]*group{}
 		}
-		x.group = &group{all: all, name: name}
+		x.group = &group{all: all, name: name, until: time.Now().Add(groupOpen)}
 		all.open[name] = x.group
 		return false
 	case len(g.waiting) >= maxGroup:

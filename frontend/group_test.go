@@ -360,6 +360,33 @@ func TestGroupWhoseFirstWaitsForTheCore(t *testing.T) {
 	})
 }
 
+// Where the first write does not get on, be it that its client does not read its answers, the lock may be free at last: those that come then
+// do not wait for it.
+func TestGroupWhoseFirstDoesNotGetOn(t *testing.T) {
+	y := newGroupRig(t, d4(), [2]int32{2, 1}, [2]int32{3, 2})
+	y.lock(granted)
+	y.backend.answer(1)
+	late := y.other(d4(), number(8), []byte("x"), number(7))
+	y.server.groups.mu.Lock()
+	for _, g := range y.server.groups.open {
+		assert.Less(t, time.Until(g.until), ownSectionLease)
+		g.until = time.Now()
+	}
+	y.server.groups.mu.Unlock()
+	late.execute()
+	late.prepares(readOfGroup)
+	late.prepares(writeOfUpdate)
+	taken(t, y.locks.asked)(granted)
+	late.executes(readOfGroup, numbers(7))
+	late.executes(writeOfUpdate, &message.VoidResult{})
+	late.told(true)
+
+	y.backend.send(1, numbers(1)) // what had joined before goes on with the first one
+	assert.Equal(t, number(3), y.executes(writeOfUpdate, &message.VoidResult{}).PositionalValues[0].Contents)
+	y.told(true)
+	y.others[0].told(true)
+}
+
 // If the first client's connection to Cassandra ends before the write that was decided on is sent, the others are carried out without it, too: nothing
 // is unknown.
 func TestGroupWhoseWriteIsNotSent(t *testing.T) {
