@@ -197,7 +197,7 @@ func (s *Server) Tell(change Change, proxy netip.AddrPort) {
 	body = append(body, wire.Port(proxy.Port())...)
 	s.each(func(c *conn) {
 		if c.registered.Load()&registrationFor(event) != 0 {
-			c.post(wire.ResponseEnvelope(c.version, eventStream, primitive.OpCodeEvent, body))
+			c.down.PostLater(wire.ResponseEnvelope(c.version, eventStream, primitive.OpCodeEvent, body))
 		}
 	})
 }

@@ -54,3 +54,24 @@ func TestEventsOfProxies(t *testing.T) {
 		}
 	})
 }
+
+// A client that does not read delays nobody who is told after it, nor who tells: that one also sees to it that the proxy does not listen while its node is down.
+func TestEventsForAClientThatDoesNotRead(t *testing.T) {
+	for _, d := range []dialect{{version: v4}, {version: v5}} {
+		r := newPipedRig(t)
+		silent, other := r.registered(d, primitive.EventTypeTopologyChange), r.registered(d, primitive.EventTypeTopologyChange)
+		told := make(chan struct{})
+		go func() {
+			for _, change := range []Change{ChangeNew, ChangeRemoved} {
+				r.server.Tell(change, netip.MustParseAddrPort("192.0.2.2:9999"))
+			}
+			close(told)
+		}()
+		taken(t, told)
+		for _, client := range []*peer{other, silent} {
+			for _, change := range []primitive.TopologyChangeType{primitive.TopologyChangeTypeNewNode, primitive.TopologyChangeTypeRemovedNode} {
+				assert.Equal(t, change, client.answer(-1).(*message.TopologyChangeEvent).ChangeType)
+			}
+		}
+	}
+}

@@ -308,6 +308,9 @@ func (d *Direction) Reply(build func(dst []byte) []byte) {
 // it.
 func (d *Direction) Post(raw []byte) { d.Out.Post(d.framing.appendTo(nil, raw)) }
 
+// PostLater is Post that never blocks, also if the peer of Out does not read.
+func (d *Direction) PostLater(raw []byte) { d.Out.postLater(d.framing.appendTo(nil, raw)) }
+
 // Flush writes the replies, then the pending bytes, then the run. It blocks while the peer of Out
 // does not read.
 func (d *Direction) Flush() error {

@@ -48,11 +48,22 @@ func (o *Outbound) forward(run []byte, inside bool) error {
 // Post queues whole envelopes, already in the socket's framing, and writes them; if another goroutine
 // is writing, that one writes them. It copies b. It blocks only while its own write does.
 func (o *Outbound) Post(b []byte) {
+	o.queue(b)
+	o.flushPosted()
+}
+
+// postLater is Post that never blocks: a goroutine writes, which ends when the socket fails.
+func (o *Outbound) postLater(b []byte) {
+	o.queue(b)
+	go o.flushPosted()
+}
+
+// queue adds whole envelopes to those that have been posted.
+func (o *Outbound) queue(b []byte) {
 	o.postMu.Lock()
+	defer o.postMu.Unlock()
 	o.posted = append(o.posted, b...)
 	o.pending.Store(int64(len(o.posted)))
-	o.postMu.Unlock()
-	o.flushPosted()
 }
 
 // postNow is Post that writes b without a copy, unless another goroutine is writing or the direction
