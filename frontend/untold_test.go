@@ -142,24 +142,26 @@ func TestForUpdateWhoseClientGoesAsItIsTold(t *testing.T) {
 
 // So it is if Cassandra's answer to the read cannot be read.
 func TestForUpdateWhoseReadIsNotUnderstood(t *testing.T) {
-	for _, later := range []bool{false, true} {
-		core := &verdictLocks{ended: make(chan musiccore.Outcome, 1), verdicts: make(chan musiccore.Verdict, 1)}
-		g := newGrantingLocks()
-		guard := OperationGuard(slowGuard{core})
-		if later {
-			guard = core
+	for _, columns := range []byte{0, 0x80} { // nine and no more, or less than none, at which the library panics
+		for _, later := range []bool{false, true} {
+			core := &verdictLocks{ended: make(chan musiccore.Outcome, 1), verdicts: make(chan musiccore.Verdict, 1)}
+			g := newGrantingLocks()
+			guard := OperationGuard(slowGuard{core})
+			if later {
+				guard = core
+			}
+			client, backend := rightsRig(t, struct {
+				Locker
+				OperationGuard
+				LockLister
+			}{g, guard, g}).login(d4())
+			client.send(1, query("SELECT balance FROM bank.accounts WHERE id = 'x' FOR UPDATE"))
+			backend.answer(1)
+			backend.write(wire.ResponseEnvelope(byte(v4), 1, primitive.OpCodeResult, []byte{0, 0, 0, 2, 0, 0, 0, 1, columns, 0, 0, 9, 0, 1, 'k', 0, 1, 't'}))
+			<-core.ended
+			core.verdicts <- musiccore.VerdictTell
+			assert.EqualValues(t, 9, taken(t, g.unlocked), "%x %t", columns, later)
 		}
-		client, backend := rightsRig(t, struct {
-			Locker
-			OperationGuard
-			LockLister
-		}{g, guard, g}).login(d4())
-		client.send(1, query("SELECT balance FROM bank.accounts WHERE id = 'x' FOR UPDATE"))
-		backend.answer(1)
-		backend.write(wire.ResponseEnvelope(byte(v4), 1, primitive.OpCodeResult, []byte{0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 9})) // nine columns, and no more
-		<-core.ended
-		core.verdicts <- musiccore.VerdictTell
-		assert.EqualValues(t, 9, taken(t, g.unlocked), later)
 	}
 }
 

@@ -1,20 +1,27 @@
 package wire
 
 import (
+	"fmt"
+
 	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
 )
 
 // Decode decodes the response with header h. body is its decompressed body, and flags are the flags
 // of h that apply to body.
-func Decode(h Header, flags primitive.HeaderFlag, body []byte) (*frame.Frame, error) {
+func Decode(h Header, flags primitive.HeaderFlag, body []byte) (f *frame.Frame, err error) {
+	defer func() {
+		if p := recover(); p != nil { // the library makes slices of any length that it reads
+			f, err = nil, fmt.Errorf("the body does not follow the protocol: %v", p)
+		}
+	}()
 	cur := Cursor{Body: body}
 	preamble := ReadPreamble(&cur, flags)
 	if cur.Bad {
 		return nil, ErrShort
 	}
 	body = body[cur.At:]
-	f, err := frame.NewRawCodec().ConvertFromRawFrame(&frame.RawFrame{
+	f, err = frame.NewRawCodec().ConvertFromRawFrame(&frame.RawFrame{
 		Header: &frame.Header{
 			IsResponse: true, Version: h.Protocol(), Flags: flags &^ PreambleFlags, StreamId: h.Stream, OpCode: h.OpCode, BodyLength: int32(len(body)),
 		},
