@@ -3,6 +3,7 @@ package frontend
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -69,6 +70,13 @@ func (c *conn) end(cause error) {
 			c.unblock()
 		}
 	})
+}
+
+// loseBackend ends the connection because Cassandra's answer on a stream cannot be read. The stream is open again, so
+// that the end of the connection answers the request.
+func (c *conn) loseBackend(stream int16, err error) {
+	c.streams.Begin(stream, false)
+	c.end(fmt.Errorf("%w: %w", errBackendLost, err))
 }
 
 // unblock makes reads and writes on both sockets return. Only writes to the client may go on for

@@ -152,7 +152,7 @@ func (c *conn) answerUnderLock(e wire.Envelope, f *sentOperation, o outcome, v m
 	switch {
 	case err != nil:
 		c.releaseFresh(f)
-		c.end(err)
+		c.loseBackend(e.Stream, err)
 		return nil
 	case f.condition != nil:
 		goesOn = true

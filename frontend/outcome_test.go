@@ -142,6 +142,35 @@ func TestAnErrorThatCannotBeRead(t *testing.T) {
 	})
 }
 
+// So it is with the rows that a request needs more than an outcome of, whenever the core has its verdict: the client is told, and the log does not say that
+// it has violated the protocol.
+func TestRowsThatCannotBeRead(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		for _, text := range []string{"SELECT balance FROM bank.accounts WHERE id = 'x' FOR UPDATE", "UPDATE bank.accounts USING LOCK 9 SET balance = 1 WHERE id = 'x' IF balance = 2", "UPDATE bank.auto SET balance = 1 WHERE id = 'x' IF balance = 2"} {
+			for _, later := range []bool{false, true} {
+				core := &verdictLocks{ended: make(chan musiccore.Outcome, 1), verdicts: make(chan musiccore.Verdict, 1)}
+				core.verdicts <- musiccore.VerdictTell
+				g, guard := newGrantingLocks(), OperationGuard(slowGuard{core})
+				if later {
+					guard = core
+				}
+				r := rightsRig(t, struct {
+					Locker
+					OperationGuard
+					LockLister
+				}{g, guard, g})
+				client, backend := r.login(d)
+				client.send(1, query(text))
+				backend.answer(1)
+				backend.write(backend.framed(wire.ResponseEnvelope(byte(d.version), 1, primitive.OpCodeResult, []byte{0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 9})))
+				backendLost(client, 1)
+				_ = client.Close()
+				assert.Contains(t, r.end()["message"], "the connection to Cassandra is lost", text)
+			}
+		}
+	})
+}
+
 // An error of a kind that the proxy does not know, or with a reason that it does not know for a replica's failure, as Cassandra 6 has some (COORDINATOR_BEHIND),
 // is one of unknown outcome, which the client is told, and no reason to end the connection.
 func TestAnErrorOfAnUnknownKind(t *testing.T) {

@@ -215,7 +215,7 @@ func (c *conn) continueConditional(e wire.Envelope, f *sentOperation) []byte {
 	}
 	decoded, err := c.decode(e)
 	if err != nil {
-		c.end(err)
+		c.loseBackend(e.Stream, err)
 		return nil
 	}
 	rows, ok := decoded.Body.Message.(*message.RowsResult)
@@ -339,7 +339,7 @@ func (c *conn) applied(e wire.Envelope, f *sentOperation) []byte {
 	cur := wire.Cursor{Body: body}
 	preamble := wire.ReadPreamble(&cur, flags)
 	if err != nil || cur.Bad {
-		c.end(cmp.Or(err, wire.ErrShort))
+		c.loseBackend(e.Stream, cmp.Or(err, wire.ErrShort))
 		return nil
 	}
 	if len(f.condition.warned) > 0 {
