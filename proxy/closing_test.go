@@ -190,6 +190,11 @@ func TestColumnsArePublishedBeforeTheyAreFollowed(t *testing.T) {
 	assert.Contains(t, shown.Columns, "another")
 	assert.Equal(t, "it waits", shown.Refused)
 	assert.True(t, shown.Passing)
+
+	dies := of("k", "added", "another")
+	dies.Mortal = true
+	s.take(t.Context(), map[[16]byte]*dataTable{waiting.ID: waiting}, []*dataTable{dies})
+	assert.True(t, s.tables.Of("bank", "accounts").Critical().Mortal, "what is written from now on is not known to stay")
 }
 
 // The cores are told of every closed, also of one that was raised by an LWT of unknown outcome, or by a

@@ -79,9 +79,11 @@ func (c *Critical) ClusteringColumns() []Column {
 	return all
 }
 
-// SameColumns reports whether statements are read by the same columns, with the same constraints, in both states.
+// SameColumns reports whether statements are read by the same columns, with the same constraints, in both states, and
+// what they write lives for ever in both or in neither.
 func (c *Critical) SameColumns(other *Critical) bool {
-	return slices.Equal(c.Key, other.Key) && slices.Equal(c.Primary, other.Primary) && maps.Equal(c.Columns, other.Columns) && c.Checked == other.Checked
+	return slices.Equal(c.Key, other.Key) && slices.Equal(c.Primary, other.Primary) && maps.Equal(c.Columns, other.Columns) &&
+		c.Checked == other.Checked && c.Mortal == other.Mortal
 }
 
 // SameKeys reports whether statements name the same keys and rows of the same table in both states, and the same of its
