@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"music/frontend/catalog"
 	"music/musiccore"
 )
 
@@ -123,6 +124,46 @@ func TestAnswersAreOwedWithinBounds(t *testing.T) {
 				assert.Len(t, got, n)
 				_ = client.Close()
 			})
+		})
+	}
+}
+
+// What is to be written to a node that does not read is bounded, too, however many writes have got their locks: the client is read no further.
+func TestRequestsForANodeThatDoesNotRead(t *testing.T) {
+	for _, d := range []dialect{{version: v4}, {version: v5}} {
+		synctest.Test(t, func(t *testing.T) {
+			const asked, size, limit = 100, 100_000, 1 << 20
+			core := newDelayedLocks()
+			core.holds = true
+			r := newPipedRig(t, func(o *Options) { o.Locks, o.MaxWait, o.Limits().Messages = core, time.Minute, limit })
+			id, n := catalog.Column{Name: "id", Type: "text"}, catalog.Column{Name: "n", Type: "blob"}
+			r.server.Tables.Set("bank", "auto", &catalog.Critical{
+				Key: []catalog.Column{id}, Primary: []string{"id"}, Columns: map[string]catalog.Column{"id": id, "n": n}, Settings: catalog.Settings{Unlocked: catalog.Auto},
+			})
+			client, backend := r.login(d)
+			go func() {
+				for give := range core.held {
+					go give()
+				}
+			}()
+			defer close(core.held)
+			go func() {
+				for stream := range asked {
+					q := query("INSERT INTO bank.auto (id, n) VALUES (?, ?)")
+					q.Options.PositionalValues = []*primitive.Value{primitive.NewValue([]byte{byte(stream + 1)}), primitive.NewValue(noise(size))}
+					if _, err := client.Write(client.framed(client.envelope(t, int16(stream), q))); err != nil {
+						break
+					}
+				}
+			}()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			r.server.each(func(c *conn) { assert.Less(t, c.up.Out.Backlog(), int64(2*limit)) })
+			for range asked {
+				backend.send(backend.next().Header.StreamId, &message.VoidResult{})
+				assert.IsType(t, &message.VoidResult{}, client.next().Body.Message)
+			}
+			_ = client.Close()
 		})
 	}
 }

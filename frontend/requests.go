@@ -218,11 +218,14 @@ func (r *requests) Perform(e wire.Envelope) error {
 	return err
 }
 
-// Flushed implements relay.Handler. It blocks while the client does not read its answers, and while
-// the memory for waiting requests is used up. It stops reading from a draining connection.
+// Flushed implements relay.Handler. It blocks while the client does not read its answers, or Cassandra what
+// has waited for its lock, and while the memory for waiting requests is used up. It stops reading from a draining connection.
 func (r *requests) Flushed() {
 	r.sample.Flushed()
 	r.down.Out.Room(r.done)
+	if !r.up.HalfForwarded() { // else it would wait for the rest of that
+		r.up.Out.Room(r.done)
+	}
 	if r.waitingBytes.Load() > 0 {
 		r.server.memory.Acquire(0, r.done)
 	}
