@@ -262,7 +262,8 @@ func (r *multiLock) shown(w *multiLockKey) int64 {
 }
 
 // lockUntil asks for a lock and blocks until the answer. If limit is closed or the connection ends
-// before, ok is false, and a lock that is granted nevertheless is released.
+// before, ok is false, and a lock that is granted nevertheless is released. One with a TOKEN is not, as another LOCK with that gets
+// the same reference: the answer to what is cancelled is waited for, which comes at once, and if it is a grant ok is true.
 func (c *conn) lockUntil(k musiccore.Key, q musiccore.Request, limit <-chan struct{}) (a musiccore.Answer, ok bool) {
 	var mu sync.Mutex
 	late := false
@@ -285,6 +286,11 @@ func (c *conn) lockUntil(k musiccore.Key, q musiccore.Request, limit <-chan stru
 		return a, true
 	case <-limit:
 	case <-c.done:
+	}
+	if q.Token != [16]byte{} {
+		cancel()
+		a = <-answered
+		return a, a.Err == nil
 	}
 	mu.Lock()
 	late = true
