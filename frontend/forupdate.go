@@ -102,12 +102,12 @@ func updateColumns(t *catalog.Table) []*message.ColumnMetadata {
 func updateRow(g musiccore.Grant, ref int64) message.Row { return slices.Clip(grant.Row(g, ref)[:3]) }
 
 // columnsOf returns a function that tells the client of a SELECT … FOR UPDATE that it does not hold
-// the lock: by one row with the columns that the read would have had. For a prepared statement
-// these are known; for a text the function asks Cassandra, by a PREPARE.
+// the lock: by one row with the columns that the read would have had. For a statement that was prepared in the client's
+// version of the protocol these are known; else the function asks Cassandra, by a PREPARE.
 func (a *lockExecution) columnsOf(k musiccore.Key) func(musiccore.Grant) {
 	c, table, generation, h, shortened := a.conn, a.lock.Table, a.lock.Critical.Generation, a.envelope.Header, a.warnings
 	row := func(g musiccore.Grant) message.Row { return updateRow(g, c.server.shown(generation, k, g.Ref)) }
-	if p := a.lock.prepared; p != nil {
+	if p := a.lock.prepared; p != nil && p.version == c.version {
 		columns := p.columns
 		return func(g musiccore.Grant) {
 			c.server.Stats.Count(c.id, h.OpCode, traffic.Answered)

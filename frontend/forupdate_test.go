@@ -119,6 +119,39 @@ func TestReadThatFailsGivesItsLockBack(t *testing.T) {
 	})
 }
 
+// queuedLocks have the lock given to others.
+type queuedLocks struct{ *grantingLocks }
+
+func (queuedLocks) Lock(musiccore.Key, musiccore.Request, func(musiccore.Answer)) (musiccore.Answer, func()) {
+	return musiccore.Answer{Grant: musiccore.Grant{Ref: 5, State: musiccore.StateQueued}}, nil
+}
+
+// Who does not hold the lock is told so with the columns of the read, in types of its own version of the protocol, though a client of another version
+// has prepared the statement.
+func TestForUpdateThatAnotherVersionHasPrepared(t *testing.T) {
+	const text = "SELECT a FROM bank.accounts WHERE id = 'x' FOR UPDATE"
+	of := func(kind datatype.DataType) *message.PreparedResult {
+		column := &message.ColumnMetadata{Keyspace: "bank", Table: "accounts", Name: "a", Type: kind}
+		return &message.PreparedResult{
+			PreparedQueryId: idOf(text), ResultMetadataId: idOf(text), VariablesMetadata: &message.VariablesMetadata{},
+			ResultMetadata: &message.RowsMetadata{ColumnCount: 1, Columns: []*message.ColumnMetadata{column}},
+		}
+	}
+	class := &datatype.Custom{ClassName: "org.apache.cassandra.db.marshal.DurationType"}
+	r := rightsRig(t, queuedLocks{newGrantingLocks()})
+	client, backend := r.login(dialect{version: v5})
+	id := relayed(client, backend, 1, &message.Prepare{Query: text}, of(datatype.Duration)).(*message.PreparedResult).PreparedQueryId
+	client.send(1, &message.Execute{QueryId: id, ResultMetadataId: id})
+	assert.Equal(t, datatype.Duration, client.answer(1).(*message.RowsResult).Metadata.Columns[3].Type)
+	backend.silent()
+
+	client, backend = r.login(d4())
+	client.send(1, &message.Execute{QueryId: id, ResultMetadataId: id})
+	assert.Equal(t, "SELECT a FROM bank.accounts WHERE id = 'x' ", backend.answer(1).(*message.Prepare).Query)
+	backend.send(1, of(class))
+	assert.Equal(t, class, client.answer(1).(*message.RowsResult).Metadata.Columns[3].Type)
+}
+
 // A connection that ends before the answer leaves no lock behind.
 func TestLockOfALostReadIsGivenBack(t *testing.T) {
 	g := newGrantingLocks()

@@ -182,6 +182,7 @@ func (c *conn) learn(e wire.Envelope, w watch) (wire.Envelope, error) {
 		if p.lock.plainWrite() && len(result.PreparedQueryId) == len(preparedID{}) { // it has no lock clause, so it keeps one id whatever its table becomes
 			p.lock.id = preparedID(result.PreparedQueryId)
 		}
+		p.lock.version = c.version
 		p.lock.splice(result)
 		result.PreparedQueryId = p.lock.id[:]
 		if e, err = wire.Encode(f); err != nil {

@@ -27,7 +27,8 @@ type preparedLockStatement struct {
 	table     *catalog.Table
 
 	backendID []byte                    // Cassandra's id; nil for LOCK and UNLOCK
-	columns   []*message.ColumnMetadata // for FOR UPDATE: the columns of the answer
+	columns   []*message.ColumnMetadata // for FOR UPDATE: the columns of the answer …
+	version   byte                      // … in the types of this version of the protocol: an earlier one does not have all
 	names     [][2]string               // for a batch: the names of its statements' tables …
 	tables    []*catalog.Table          // … and these tables
 	of        []preparedTable           // the tables that it names, as they were when it was prepared
