@@ -149,3 +149,45 @@ func TestAConditionalWriteInWhichAStepFails(t *testing.T) {
 		}
 	}
 }
+
+// brokenEnd fails by a bug when an operation ends, be it at once or where the verdict comes later.
+type brokenEnd struct {
+	*grantingLocks
+	later bool
+}
+
+func (g brokenEnd) End(musiccore.Ticket, musiccore.Outcome) (musiccore.Verdict, func() musiccore.Verdict) {
+	if !g.later {
+		panic("a bug")
+	}
+	return musiccore.VerdictUncertain, func() musiccore.Verdict { panic("a bug") }
+}
+
+// A bug when an operation ends, or when its lock is lost, holds nothing for longer than the connection either: no turn, and no lock that was taken for it.
+func TestAnOperationInWhichTheProxyFails(t *testing.T) {
+	for _, text := range []string{
+		"UPDATE bank.seats USING LOCK 9 SET n = 1 WHERE hall = 'x' AND seat = 'y' IF n = 2",
+		"UPDATE bank.seats SET n = 1 WHERE hall = 'x' AND seat = 'y' IF n = 2",
+		"UPDATE bank.seats SET n = 1 WHERE hall = 'x' AND seat = 'y'",
+		"SELECT n FROM bank.seats WHERE hall = 'x' AND seat = 'y' FOR UPDATE",
+	} {
+		g := newGrantingLocks()
+		g.verdict = musiccore.VerdictLost
+		for name, core := range map[string]Locks{"at once": brokenEnd{g, false}, "later": brokenEnd{g, true}, "lost": g} {
+			t.Run(text+", "+name, func(t *testing.T) {
+				r := rigBetween(t, listen(t), listen(t), []func(*Options){func(o *Options) { o.Locks, o.Audit = core, func(Refusal) { panic("a bug") } }})
+				r.seats(catalog.Auto, func(c *catalog.Critical) { c.MaxLease = time.Minute })
+				for range 2 {
+					client, backend := r.login(d4())
+					client.send(1, query(text))
+					backend.answer(1)
+					backend.send(1, numbers(2))
+					assert.Contains(t, client.failure(1).GetErrorMessage(), "MUSIC_BACKEND: internal error")
+					if !strings.Contains(text, "USING LOCK") {
+						assert.EqualValues(t, 9, taken(t, g.unlocked))
+					}
+				}
+			})
+		}
+	}
+}

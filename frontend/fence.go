@@ -79,15 +79,8 @@ func (c *conn) sendUnderLock(k *lockedOperation, kind musiccore.Kind, inPlace bo
 }
 
 // beginUnderLock is sendUnderLock with b as memory for the sent operation.
-func (c *conn) beginUnderLock(b *begunOperation, k *lockedOperation, kind musiccore.Kind, inPlace bool) *wire.Failure {
-	returns := false
-	defer func() {
-		if !returns { // a bug ends the connection: others wait for the turn
-			k.sent.done()
-		}
-	}()
-	f := c.tryBegin(b, k, kind, inPlace)
-	returns = true
+func (c *conn) beginUnderLock(b *begunOperation, k *lockedOperation, kind musiccore.Kind, inPlace bool) (f *wire.Failure) {
+	c.leaveNothing(&k.sent, func() { f = c.tryBegin(b, k, kind, inPlace) })
 	return f
 }
 

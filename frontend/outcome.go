@@ -16,7 +16,27 @@ import (
 // performUnderLock processes Cassandra's answer to an operation under a lock: it reports the outcome
 // to the core, and answers the client with what the core's verdict allows, at once or when the
 // verdict is known.
-func (c *conn) performUnderLock(e wire.Envelope, f *sentOperation) error {
+func (c *conn) performUnderLock(e wire.Envelope, f *sentOperation) (err error) {
+	c.leaveNothing(f, func() { err = c.judge(e, f) })
+	return err
+}
+
+// leaveNothing calls do, a step of an operation. If it panics, which ends the connection, the operation is over: others
+// wait for its turn, and nobody was told of the lock that was taken for it.
+func (c *conn) leaveNothing(f *sentOperation, do func()) {
+	returns := false
+	defer func() {
+		if !returns {
+			f.done()
+			c.releaseFresh(f)
+		}
+	}()
+	do()
+	returns = true
+}
+
+// judge is performUnderLock, but after a panic the operation is still to be ended.
+func (c *conn) judge(e wire.Envelope, f *sentOperation) error {
 	o, err := c.outcome(e)
 	if err != nil {
 		c.abandonSent(f)
@@ -108,13 +128,15 @@ func (c *conn) concludeLater(e wire.Envelope, f *sentOperation, o outcome, verdi
 	n := len(e.Raw)
 	c.countAnswer(n)
 	e.Raw = bytes.Clone(e.Raw)
-	c.goOn(e.Stream, e.Stream).answerLater(func(waiting operation) []byte {
+	c.goOn(e.Stream, e.Stream).answerLater(func(waiting operation) (raw []byte) {
 		defer c.countAnswer(-n)
-		if wait != nil {
-			verdict = wait()
-		}
-		waiting.free()
-		raw := c.answerUnderLock(e, f, o, verdict)
+		c.leaveNothing(f, func() {
+			if wait != nil {
+				verdict = wait()
+			}
+			waiting.free()
+			raw = c.answerUnderLock(e, f, o, verdict)
+		})
 		if raw != nil && waiting.cancelled() && c.releaseFresh(f) {
 			return nil
 		}
@@ -138,26 +160,20 @@ func (c *conn) noteRight(f *sentOperation, o outcome) {
 // answerUnderLock returns the client's answer, given the verdict; nil if the client is answered
 // otherwise, or later.
 func (c *conn) answerUnderLock(e wire.Envelope, f *sentOperation, o outcome, v musiccore.Verdict) []byte {
-	goesOn := false
-	defer func() { // also if a bug ends the connection here: others wait for the turn
-		if !goesOn {
-			f.done()
-		}
-	}()
 	if f.condition != nil && o.forgotten != nil && c.sendAsText(f, o.forgotten) {
-		goesOn = true
 		return nil
 	}
 	e, err := c.conclude(e, f, o, v)
 	switch {
 	case err != nil:
+		f.done()
 		c.releaseFresh(f)
 		c.loseBackend(e.Stream, err)
 		return nil
 	case f.condition != nil:
-		goesOn = true
 		return c.continueConditional(e, f)
 	}
+	f.done()
 	if c.releaseSpoilt(e, f) {
 		return nil
 	}
