@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"music/frontend/catalog"
+	"music/frontend/wire"
 	"music/musiccore"
 )
 
@@ -276,5 +277,16 @@ func TestWhatIsForgottenIsNotSentWithoutItsLock(t *testing.T) {
 		assert.Contains(t, r.client.failure(1).GetErrorMessage(), "MUSIC_UNAVAILABLE: bank.accounts: the write came too late")
 		assert.EqualValues(t, 9, <-g.unlocked)
 		r.backend.silent()
+	})
+}
+
+// If the answer to what the proxy asks for a request cannot be read, the request is answered like all others when the connection ends.
+func TestAnIDThatCannotBeRead(t *testing.T) {
+	everyDialect(t, func(t *testing.T, d dialect) {
+		y := madeRigOf(t, d, func(o *Options) { o.Locks = newGrantingLocks() }, conditionalUpdate, number(1), []byte("x"), number(2))
+		y.execute()
+		y.backend.answer(1)
+		y.backend.write(y.backend.framed(wire.ResponseEnvelope(byte(d.version), 1, primitive.OpCodeResult, []byte{0, 0, 0, 4, 0, 99})))
+		backendLost(y.client, 1)
 	})
 }

@@ -87,7 +87,11 @@ func (r *responses) Perform(e wire.Envelope) error {
 		return nil
 	case w.kind == watchMade, w.kind == watchValues && done:
 		defer c.goOn(e.Stream, noStream).end()
-		return w.values(e)
+		err := w.values(e)
+		if err != nil {
+			c.loseBackend(e.Stream, err)
+		}
+		return err
 	case (w.kind == watchPrepare || w.kind == watchLockClause) && c.explain(e, w):
 		return nil
 	case w.refused != nil:
