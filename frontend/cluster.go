@@ -197,7 +197,8 @@ func (s *Server) Tell(change Change, proxy netip.AddrPort) {
 	body = append(body, wire.Port(proxy.Port())...)
 	s.each(func(c *conn) {
 		if c.registered.Load()&registrationFor(event) != 0 {
-			c.down.PostLater(wire.ResponseEnvelope(c.version, eventStream, primitive.OpCodeEvent, body))
+			start := func(write func()) { s.whilePresent(c, write) }
+			c.down.PostIn(start, wire.ResponseEnvelope(c.version, eventStream, primitive.OpCodeEvent, body))
 		}
 	})
 }

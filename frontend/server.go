@@ -242,6 +242,15 @@ func (s *Server) each(f func(*conn)) {
 	}
 }
 
+// whilePresent runs f in a goroutine that Serve waits for, unless the connection has ended.
+func (s *Server) whilePresent(c *conn, f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, present := s.conns[c]; present {
+		s.wg.Go(f)
+	}
+}
+
 // Outstanding marks the requests that Cassandra has not answered yet. left reports whether any of
 // these still has no answer. Once a plain write from before a table became critical has been
 // answered, it has got its timestamp.

@@ -308,8 +308,12 @@ func (d *Direction) Reply(build func(dst []byte) []byte) {
 // it.
 func (d *Direction) Post(raw []byte) { d.Out.Post(d.framing.appendTo(nil, raw)) }
 
-// PostLater is Post that never blocks, also if the peer of Out does not read.
-func (d *Direction) PostLater(raw []byte) { d.Out.postLater(d.framing.appendTo(nil, raw)) }
+// PostIn is Post that never blocks, also if the peer of Out does not read: it has a goroutine write, which ends at the
+// latest when the socket is closed.
+func (d *Direction) PostIn(start func(write func()), raw []byte) {
+	d.Out.queue(d.framing.appendTo(nil, raw))
+	start(d.Out.flushPosted)
+}
 
 // Flush writes the replies, then the pending bytes, then the run. It blocks while the peer of Out
 // does not read.

@@ -52,12 +52,6 @@ func (o *Outbound) Post(b []byte) {
 	o.flushPosted()
 }
 
-// postLater is Post that never blocks: a goroutine writes, which ends when the socket fails.
-func (o *Outbound) postLater(b []byte) {
-	o.queue(b)
-	go o.flushPosted()
-}
-
 // queue adds whole envelopes to those that have been posted.
 func (o *Outbound) queue(b []byte) {
 	o.postMu.Lock()
