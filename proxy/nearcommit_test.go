@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,9 +98,10 @@ func TestFindReplicas(t *testing.T) {
 // How long a keyspace has been so is told by the clocks of the nodes that stamped it, however far ahead the proxy's own is.
 func TestReplicasByAFastClock(t *testing.T) {
 	cluster := time.Now().Add(-time.Hour)
-	written := cluster.Add(-time.Second)
+	var written atomic.Int64
+	written.Store(cluster.Add(-time.Second).UnixMicro())
 	n := startCQLNode(t, func(asked) message.Message {
-		return rowOf("keyspace_name", []byte("k"), "replication", slices.Concat(bigint(1)[4:], bigint(3)[4:], []byte("dc1"), bigint(1)[4:], []byte("3")), "writetime(replication)", bigint(written.UnixMicro()))
+		return rowOf("keyspace_name", []byte("k"), "replication", slices.Concat(bigint(1)[4:], bigint(3)[4:], []byte("dc1"), bigint(1)[4:], []byte("3")), "writetime(replication)", bigint(written.Load()))
 	})
 	find := func(observed bool) time.Duration {
 		r := &schemaReader{session: n.session, clock: new(clock)}
@@ -112,7 +114,7 @@ func TestReplicasByAFastClock(t *testing.T) {
 	}
 	assert.InDelta(t, replicationSettles, find(true), float64(2*time.Second), "it has just been changed")
 	assert.InDelta(t, replicationSettles, find(false), float64(2*time.Second), "nobody knows since when")
-	written = cluster.Add(-time.Minute)
+	written.Store(cluster.Add(-time.Minute).UnixMicro())
 	assert.InDelta(t, replicationSettles+musiccore.ClockGap-time.Minute, find(true), float64(2*time.Second))
 }
 

@@ -78,6 +78,13 @@ func startCQLNode(t *testing.T, answer func(asked) message.Message) *cqlNode {
 	return n
 }
 
+// setRelease has the node be of a release, with that version of its schema; nil: always the same.
+func (n *cqlNode) setRelease(release string, version func() gocql.UUID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.release, n.version = release, version
+}
+
 // connect opens a session with the node, and with those that it tells of. It is closed before the node ends.
 func (n *cqlNode) connect(t *testing.T) *gocql.Session {
 	t.Helper()

@@ -107,7 +107,8 @@ func TestAChangeBesideATableThatWaits(t *testing.T) {
 		return r
 	}
 	s := startedUnready(t, playedSchema{tables: 1}, unmarked, sessions)
-	sessions.Data[0][2] = s.applied.digest[:] // it has followed
+	followed := s.applied.digest
+	sessions.Data[0][2] = followed[:]
 	s.rules.widen(config.Music{Critical: []string{"k00.t0"}})
 	for _, change := range []frontend.SchemaChange{
 		{Change: "CREATED", Target: "TABLE", Keyspace: "k00", Name: "none"}, {Change: "DROPPED", Target: "TABLE", Keyspace: "k00", Name: "none"},

@@ -144,9 +144,7 @@ func TestManyTablesAreReadInFewStatements(t *testing.T) {
 func TestWhatWasReadIsTheSameAtEveryNode(t *testing.T) {
 	read := func(release string, written int64, version func() gocql.UUID) (gocql.UUID, error) {
 		n := startCQLNode(t, playedSchema{tables: 1, written: written}.answer)
-		n.mu.Lock()
-		n.version, n.release = version, release
-		n.mu.Unlock()
+		n.setRelease(release, version)
 		c, err := (&schemaReader{session: n.session, release: release, rules: new(criticalRules)}).read(t.Context())
 		return c.applied.digest, err
 	}
@@ -170,7 +168,7 @@ func TestWhatWasReadIsTheSameAtEveryNode(t *testing.T) {
 // From Cassandra 6 on a table tells by DESCRIBE whether values are checked.
 func TestTablesWhoseValuesAreChecked(t *testing.T) {
 	n := startCQLNode(t, playedSchema{tables: 3}.answer)
-	n.release = "6.0.0"
+	n.setRelease("6.0.0", nil)
 	c, err := (&schemaReader{session: n.session, release: "6.0.0", rules: new(criticalRules)}).read(t.Context())
 	require.NoError(t, err)
 	for _, table := range c.critical {
@@ -189,7 +187,7 @@ func TestNodesThatAreUpgraded(t *testing.T) {
 			}
 			return playedSchema{tables: 7}.answer(a)
 		})
-		n.release = release
+		n.setRelease(release, nil)
 		for _, started := range []string{"4.1.9", "5.0.8", "6.0.0"} {
 			n.take()
 			c, err := (&schemaReader{session: n.session, release: started, rules: new(criticalRules)}).read(t.Context())
