@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"regexp"
 	"testing"
 	"time"
 
@@ -73,7 +74,10 @@ func TestLocksOnARealNode(t *testing.T) {
 	require.NoError(t, err)
 	defer n.stop()
 	var r report
-	require.NoError(t, (settings{rounds: 1, span: 20 * time.Millisecond}).locksOn(n, &r))
+	short := settings{rounds: 1, span: 20 * time.Millisecond, only: regexp.MustCompile("")}
+	require.NoError(t, short.locksOn(n, &r))
+	require.NoError(t, short.timesOn(n, &r))
+	require.Len(t, r.Node, 4)
 	for _, c := range r.Node {
 		for _, m := range c.Targets {
 			assert.NotZero(t, m.PerSecond.median(), "%s: %s did nothing", c.Work, m.Target)
