@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,7 +94,7 @@ func (t *dataTable) checkProperties(flags []string, grace int64) {
 // timestamps of their own, so that acknowledged writes under a lock are hidden (seen on 6.0-alpha2).
 // It sets Checked for one whose columns have constraints. Only DESCRIBE tells the mode.
 func (r *schemaReader) readMode(ctx context.Context, t *dataTable) error {
-	if !releaseHasTransactions(cmp.Or(r.present, r.release)) {
+	if !releaseHasTransactions(r.releaseOfNode()) {
 		return nil
 	}
 	described := map[string]any{}

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -169,7 +168,7 @@ func (r *schemaReader) readDropped(ctx context.Context, f *family) error {
 // value gets the mask in its place when the proxy reads for an IF or an addition, which Cassandra
 // evaluates on the value; and a Synch cannot write such a column back.
 func (r *schemaReader) readMasks(ctx context.Context, f *family) error {
-	if !releaseHasMasks(cmp.Or(r.present, r.release)) {
+	if !releaseHasMasks(r.releaseOfNode()) {
 		return nil
 	}
 	iter := r.ask("SELECT keyspace_name, table_name, column_name FROM system_schema.column_masks WHERE keyspace_name IN ? AND table_name IN ?",

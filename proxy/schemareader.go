@@ -64,6 +64,9 @@ func (r *schemaReader) learnRelease(ctx context.Context) error {
 	return nil
 }
 
+// releaseOfNode returns the release of the node, as it was asked last, or that of the start.
+func (r *schemaReader) releaseOfNode() string { return cmp.Or(r.present, r.release) }
+
 // ask returns a query to the reader's node: each node has its own copy of the schema, and one may
 // be ahead of another.
 func (r *schemaReader) ask(cql string, values ...any) *gocql.Query {
@@ -164,7 +167,7 @@ type companion struct {
 // Where each node has write times of its own, the number of the last change stands for them: what is
 // read is of that change or of the next one, whose tables are written before its number is.
 func (r *schemaReader) readTables(ctx context.Context, rules config.Music) (all []*dataTable, names map[[2]string]companion, digest gocql.UUID, err error) {
-	if !releaseNumbersChanges(cmp.Or(r.present, r.release)) {
+	if !releaseNumbersChanges(r.releaseOfNode()) {
 		return r.scanTables(ctx, rules, nil)
 	}
 	before, _, err := r.versionAt(ctx, r.node)
