@@ -146,12 +146,12 @@ func (c *conn) keep(k *lockedOperation, b *begunOperation) func(musiccore.Answer
 // sendStamped sends an operation that has waited for its stamp, unless its client has already been
 // answered because the connection ends.
 func (o operation) sendStamped(k *lockedOperation, b *begunOperation, a musiccore.Answer) {
-	c, sent := o.conn, false
-	defer func() { // also if a bug ends the connection here: others wait for the turn
-		if !sent {
-			k.sent.done()
-		}
-	}()
+	o.conn.leaveNothing(&k.sent, func() { o.trySend(k, b, a) })
+}
+
+// trySend is sendStamped, but after a panic the operation is still to be ended.
+func (o operation) trySend(k *lockedOperation, b *begunOperation, a musiccore.Answer) {
+	c := o.conn
 	if !o.owed() {
 		if a.Err == nil {
 			c.server.Locks.End(a.Ticket, musiccore.OutcomeRefused) // it was not sent
@@ -167,7 +167,6 @@ func (o operation) sendStamped(k *lockedOperation, b *begunOperation, a musiccor
 		return
 	}
 	c.send(k.appendTo(nil, c.version))
-	sent = true
 }
 
 // dropUnsent ends an operation that was not sent: nothing of it was done.
